@@ -1,0 +1,106 @@
+#include "agent.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "boot.h"
+#include "config.h"
+#include "device_memory.h"
+#include "log.h"
+#include "paths.h"
+#include "tape.h"
+
+#define LOG_FILE_BYTES 8192
+
+static struct config config;
+static char device_memory_text[24];
+static char log_file[LOG_FILE_BYTES];
+static _Atomic bool on;
+static _Atomic bool resolved;
+
+bool agent_on(void)
+{
+	return atomic_load_explicit(&on, memory_order_relaxed);
+}
+
+void agent_leave(void)
+{
+	atomic_store(&on, false);
+}
+
+void agent_stand_down(const char *why)
+{
+	if (atomic_exchange(&on, false))
+		log_format(LOG_ERROR, "%s; standing down", why);
+}
+
+/* One thread does it; before it has, nobody else has reason to ask. */
+static void resolve(void)
+{
+	const char *local = getenv("LOCAL_WORLD_SIZE");
+	uint64_t memory;
+
+	if (atomic_exchange(&resolved, true))
+		return;
+	memory = device_memory("", local ? strtoull(local, NULL, 10) : 1);
+	snprintf(device_memory_text, sizeof(device_memory_text), "%" PRIu64,
+		 memory);
+	config_resolve(&config, memory);
+}
+
+bool agent_prepare(void)
+{
+	for (int i = 0; i < CONFIG_SETTINGS; i++) {
+		if (!*config.message[i])
+			continue;
+		if (config.refused)
+			log_stderr(config.message[i]);
+		else
+			log_line(LOG_WARNING, config.message[i]);
+	}
+	if (config.refused) {
+		agent_leave();
+		return false;
+	}
+	resolve();
+	return true;
+}
+
+const char *agent_setting(const char *name)
+{
+	resolve();
+	if (!strcmp(name, "device_memory"))
+		return device_memory_text;
+	return config_value(&config, name);
+}
+
+static void open_log(void)
+{
+	const char *file = config.log_file;
+
+	if (file && !paths_absolute(log_file, sizeof(log_file), file))
+		file = log_file;
+	log_open(config.log_level, file);
+}
+
+/* Other threads are gone: what they had begun must not wait for them. */
+static void after_fork(void)
+{
+	tape_abandon();
+	boot_after_fork();
+}
+
+__attribute__((constructor)) static void load(void)
+{
+	config_read(&config, getenv);
+	if (config.disabled)
+		return;
+	paths_remember();
+	open_log();
+	pthread_atfork(NULL, NULL, after_fork);
+	atomic_store(&on, true);
+}

@@ -1,0 +1,131 @@
+/*
+ * The functions that libckptagent.so offers to the shim, and nothing else.
+ *
+ * The shim loads the already preloaded library with ctypes and calls these.
+ * Conventions, for every function below unless it says otherwise:
+ *   - bytes are uint64_t, times are the caller's business;
+ *   - no function allocates on the caller's behalf, blocks, raises or calls
+ *     into Python; every one may be called from any thread;
+ *   - a device is an index of ckptagent_device_* (0 is the CPU, 1 + n is
+ *     CUDA device n); an unknown device reads as zero bytes.
+ */
+#ifndef CKPTAGENT_SHIM_ABI_H
+#define CKPTAGENT_SHIM_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Raised whenever a function or struct below changes its meaning. */
+#define CKPTAGENT_ABI 1
+int ckptagent_abi(void);
+
+/*
+ * The value of one setting in canonical text, or NULL for an unknown name.
+ * Names are those of the variables without CKPT_ in lower case:
+ *   "budget"   "unset" | "min" | "max" | decimal bytes (percent resolved)
+ *   "blocks"   as given ("auto" by default)
+ *   "planner"  "plan" "on_infeasible" "proof" "on_mismatch" "spill" "out"
+ *   "timing"   "cache" "tensorboard" "log": as given or their default;
+ *              an unset path is "".
+ *   "device_memory"  decimal bytes that 100% stands for on the CPU
+ * The string belongs to the library and never changes or moves.
+ */
+const char *ckptagent_setting(const char *name);
+
+/*
+ * One line of the log, at "error", "warning", "info" or "debug"; filtered
+ * and directed by CKPT_LOG. The line is prefixed with "ckptagent: ".
+ */
+void ckptagent_log(const char *level, const char *line);
+
+/* 1 once a hook of the CPU allocator was called and its original found. */
+int ckptagent_live_hooks(void);
+
+/* ---- ledger ---------------------------------------------------------- */
+
+uint64_t ckptagent_live(int device);          /* live bytes now */
+uint64_t ckptagent_peak(int device);          /* highest since the reset */
+void ckptagent_peak_reset(int device);        /* peak = live */
+uint64_t ckptagent_events(void);              /* allocator events so far */
+uint64_t ckptagent_unknown_frees(void);       /* frees of unknown pointers */
+
+/*
+ * Bytes of the live allocation that starts at each address, 0 where none is
+ * known (memory of NumPy, mapped files, an allocation before the load).
+ */
+void ckptagent_sizes(size_t n, const uint64_t *addresses, uint64_t *bytes);
+
+/*
+ * Attribute the allocations that follow, on every thread, to a block
+ * (1..65535; 0: none). Returns the block that was set before.
+ */
+uint32_t ckptagent_block(uint32_t block);
+uint64_t ckptagent_block_live(uint32_t block); /* live bytes of a block */
+
+/* ---- tape ------------------------------------------------------------ */
+
+/*
+ * A tape is a list of segments of one iteration. A segment runs from the mark
+ * that opens it to the next one. Marks (see planner/FORMATS.md for what each
+ * means): S F E D B R Z by the shim, X by the ledger itself (the first
+ * allocation after watched storages were freed outside an E segment).
+ */
+struct ckptagent_segment {
+	uint32_t mark;		/* the letter, e.g. 'F' */
+	int32_t call;		/* the number given to ckptagent_mark, -1: none */
+	uint64_t live;		/* bytes when it was opened */
+	uint64_t peak;		/* highest live bytes before the next mark */
+};
+
+struct ckptagent_storage {
+	uint64_t bytes;		/* of the allocation */
+	int32_t freed;		/* index of the segment it was freed in, -1: not yet */
+	int32_t reserved;
+};
+
+/* Begin a tape: forget the last one, open segment 0 with mark S. */
+void ckptagent_tape_begin(int device);
+
+/*
+ * Open a segment and return its index. -1 without a tape in progress, and
+ * from the first mark that found the tape full on (see ckptagent_tape_full).
+ */
+int ckptagent_mark(uint32_t mark, int32_t call);
+
+/* End the tape (mark Z). What was recorded stays until the next begin. */
+void ckptagent_tape_end(void);
+
+/* 1 if segments or storages were lost since the begin: do not plan from it. */
+int ckptagent_tape_full(void);
+
+/*
+ * Watch live allocations until they are freed: one storage on the tape for
+ * each address, the same one when an address is watched again while alive.
+ * ids[i] = index of the storage, or -1 (unknown address, or no tape).
+ */
+void ckptagent_watch(size_t n, const uint64_t *addresses, int32_t *ids);
+
+/* Copy at most n; return how many there are. */
+size_t ckptagent_segments(struct ckptagent_segment *out, size_t n);
+size_t ckptagent_storages(struct ckptagent_storage *out, size_t n);
+
+/* ---- digests --------------------------------------------------------- */
+
+/*
+ * A 64-bit, position-dependent digest of each of n memory ranges. Equal bytes
+ * give equal digests on every machine of one byte order; any single changed
+ * byte changes it. stride 0 digests every byte; otherwise one 64-byte line in
+ * every `stride` bytes, and the last one (a probe).
+ */
+void ckptagent_digests(size_t n, const uint64_t *addresses,
+		       const uint64_t *bytes, uint64_t stride, uint64_t *out);
+
+/*
+ * The same for one strided tensor, in index order: ndim sizes and strides (in
+ * elements), itemsize bytes an element.
+ */
+uint64_t ckptagent_digest_strided(uint64_t address, uint32_t itemsize,
+				  uint32_t ndim, const int64_t *sizes,
+				  const int64_t *strides);
+
+#endif

@@ -1,0 +1,176 @@
+"""The two C libraries, as Python sees them.
+
+``agent/shim_abi.h`` and ``planner/plan.h`` are the reference for every
+function here: units, threads and errors are theirs. Functions that only read a
+counter keep the interpreter's lock; those that touch much memory release it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from ctypes import byref, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64
+from typing import Any, Optional, Sequence
+
+ABI = 1
+CPU = 0
+
+
+class Segment(ctypes.Structure):
+    """``struct ckptagent_segment``."""
+
+    _fields_ = [("mark", c_uint32), ("call", c_int32),
+                ("live", c_uint64), ("peak", c_uint64)]
+
+
+class Storage(ctypes.Structure):
+    """``struct ckptagent_storage``."""
+
+    _fields_ = [("bytes", c_uint64), ("freed", c_int32), ("reserved", c_int32)]
+
+
+class AbiError(RuntimeError):
+    """A library of another version than this package."""
+
+
+def _declare(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(library, name)
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+class Agent:
+    """The preloaded library: settings, log, ledger, tape and digests."""
+
+    def __init__(self, path: str) -> None:
+        held = ctypes.PyDLL(path)
+        free = ctypes.CDLL(path)
+        if _declare(held, "ckptagent_abi", c_int)() != ABI:
+            raise AbiError(f"{path} is of another version")
+        self._setting = _declare(held, "ckptagent_setting", c_char_p, c_char_p)
+        self._log = _declare(held, "ckptagent_log", None, c_char_p, c_char_p)
+        self.live_hooks = _declare(held, "ckptagent_live_hooks", c_int)
+        self.live = _declare(held, "ckptagent_live", c_uint64, c_int)
+        self.peak = _declare(held, "ckptagent_peak", c_uint64, c_int)
+        self.peak_reset = _declare(held, "ckptagent_peak_reset", None, c_int)
+        self.block = _declare(held, "ckptagent_block", c_uint32, c_uint32)
+        self.tape_begin = _declare(held, "ckptagent_tape_begin", None, c_int)
+        self._mark = _declare(held, "ckptagent_mark", c_int, c_uint32, c_int32)
+        self.tape_end = _declare(held, "ckptagent_tape_end", None)
+        self.tape_full = _declare(held, "ckptagent_tape_full", c_int)
+        array = ctypes.POINTER(c_uint64)
+        self._sizes = _declare(held, "ckptagent_sizes", None, c_size_t, array, array)
+        self._watch = _declare(held, "ckptagent_watch", None, c_size_t, array,
+                               ctypes.POINTER(c_int32))
+        self._segments = _declare(held, "ckptagent_segments", c_size_t,
+                                  ctypes.POINTER(Segment), c_size_t)
+        self._storages = _declare(held, "ckptagent_storages", c_size_t,
+                                  ctypes.POINTER(Storage), c_size_t)
+        self._digests = _declare(free, "ckptagent_digests", None, c_size_t, array,
+                                 array, c_uint64, array)
+        extents = ctypes.POINTER(ctypes.c_int64)
+        self._strided = _declare(free, "ckptagent_digest_strided", c_uint64, c_uint64,
+                                 c_uint32, c_uint32, extents, extents)
+
+    def setting(self, name: str) -> str:
+        """A setting's canonical text; "" for one that is unset."""
+        value = self._setting(name.encode())
+        return value.decode("utf-8", "surrogateescape") if value else ""
+
+    def log(self, level: str, line: str) -> None:
+        """Write one line to the log."""
+        text = line.replace("\n", " ").encode("utf-8", "backslashreplace")
+        self._log(level.encode(), text)
+
+    def mark(self, letter: str, call: int = -1) -> None:
+        """Open a segment of the tape; nothing without a tape in progress."""
+        self._mark(ord(letter), call)
+
+    def sizes(self, addresses: Sequence[int]) -> list[int]:
+        """Bytes of the allocation at each address, 0 where unknown."""
+        n = len(addresses)
+        out = (c_uint64 * n)()
+        self._sizes(n, (c_uint64 * n)(*addresses), out)
+        return list(out)
+
+    def watch(self, addresses: Sequence[int]) -> list[int]:
+        """Storage indices on the tape, -1 where there is none."""
+        n = len(addresses)
+        out = (c_int32 * n)()
+        self._watch(n, (c_uint64 * n)(*addresses), out)
+        return list(out)
+
+    def segments(self) -> list[Segment]:
+        """The tape's segments."""
+        n = self._segments(None, 0)
+        out = (Segment * n)()
+        return list(out)[:min(n, self._segments(out, n))]
+
+    def storages(self) -> list[Storage]:
+        """The tape's watched storages."""
+        n = self._storages(None, 0)
+        out = (Storage * n)()
+        return list(out)[:min(n, self._storages(out, n))]
+
+    def digests(self, addresses: Sequence[int], sizes: Sequence[int],
+                stride: int = 0) -> list[int]:
+        """A 64-bit digest of each range of memory (a probe with a stride)."""
+        n = len(addresses)
+        out = (c_uint64 * n)()
+        self._digests(n, (c_uint64 * n)(*addresses), (c_uint64 * n)(*sizes),
+                      stride, out)
+        return list(out)
+
+
+    def digest_strided(self, address: int, itemsize: int, sizes: Sequence[int],
+                       strides: Sequence[int]) -> int:
+        """The digest of a strided tensor's elements in index order."""
+        n = len(sizes)
+        extents = ctypes.c_int64 * n
+        return int(self._strided(address, itemsize, n, extents(*sizes),
+                                 extents(*strides)))
+
+
+class PlanError(RuntimeError):
+    """The planner refused its input; the text says why."""
+
+
+class Planner:
+    """libckptplan: documents in, documents out."""
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(path)
+        if _declare(library, "ckptplan_abi", c_int)() != ABI:
+            raise AbiError(f"{path} is of another version")
+        self._solve = _declare(library, "ckptplan_solve", c_int, c_char_p, c_char_p,
+                               ctypes.POINTER(ctypes.c_void_p), c_char_p, c_size_t)
+        self._validate = _declare(library, "ckptplan_validate", c_int, c_char_p,
+                                  c_char_p, c_char_p, c_size_t)
+        self._free = _declare(library, "ckptplan_free", None, ctypes.c_void_p)
+
+    def solve(self, profile: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+        """The plan for one request.
+
+        Raises:
+            PlanError: the profile or the request is refused, or memory is short.
+        """
+        text = ctypes.c_void_p()
+        why = ctypes.create_string_buffer(512)
+        if self._solve(json.dumps(profile).encode(), json.dumps(request).encode(),
+                       byref(text), why, len(why)):
+            raise PlanError(why.value.decode("utf-8", "replace"))
+        try:
+            document = json.loads(ctypes.string_at(text))
+        finally:
+            self._free(text)
+        plan: dict[str, Any] = document["plans"][0]
+        return plan
+
+    def refusal(self, plan: str, profile: dict[str, Any]) -> Optional[str]:
+        """Why the plan document does not fit the profile, or None."""
+        why = ctypes.create_string_buffer(512)
+        if self._validate(plan.encode("utf-8", "surrogateescape"),
+                          json.dumps(profile).encode(), why, len(why)):
+            return why.value.decode("utf-8", "replace")
+        return None

@@ -1,0 +1,66 @@
+"""What a buffer holds: taken as bytes, written back unseen by version counters.
+
+A CPU buffer's bytes are kept outside torch's allocator; any other tensor is
+cloned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+_C: Any = torch._C
+_autograd: Any = _C._autograd
+_at = ctypes.string_at
+
+
+def take(tensor: torch.Tensor) -> Any:
+    """Bytes of a plain dense CPU tensor, a clone of any other."""
+    if tensor.is_cpu and type(tensor) is torch.Tensor and _is_dense(tensor):
+        return _at(tensor.data_ptr(), tensor.nbytes)
+    with torch.no_grad(), _C.DisableTorchFunction():
+        return tensor.detach().clone()
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.is_contiguous()
+
+
+def put(tensor: torch.Tensor, held: Any) -> None:
+    """Write it back if it differs; the tensor's version stays as it is."""
+    if type(held) is bytes:
+        if not (tensor.is_cpu and _is_dense(tensor) and tensor.nbytes == len(held)):
+            return                      # it has another form now: not ours to write
+        address = tensor.data_ptr()
+        if _at(address, len(held)) != held:
+            ctypes.memmove(address, held, len(held))
+        return
+    with torch.no_grad(), _C.DisableTorchFunction():
+        tensor.data.copy_(held)         # .data has a version counter of its own
+
+
+def same(tensor: torch.Tensor, held: Any) -> bool:
+    """Whether a tensor still holds what was taken of it."""
+    if type(held) is bytes:
+        return bool(take(tensor) == held)
+    with torch.no_grad(), _C.DisableTorchFunction():
+        return tensor.shape == held.shape and torch.equal(tensor.detach(), held)
+
+
+def can_put(tensor: torch.Tensor) -> bool:
+    """Whether ``put`` can restore it exactly."""
+    return (type(tensor) in (torch.Tensor, torch.nn.Buffer)
+            if hasattr(torch.nn, "Buffer") else type(tensor) is torch.Tensor) and (
+        tensor.layout is torch.strided and not tensor.is_quantized)
+
+
+def set_versions(tensors: list[torch.Tensor], versions: list[int]) -> None:
+    """Make version counters what they were, after contents were put back."""
+    for tensor, version in zip(tensors, versions):
+        if tensor._version != version:
+            try:
+                _autograd._unsafe_set_version_counter((tensor,), (version,))
+            except TypeError:           # torch 2.4 and 2.5 take one tensor
+                _autograd._unsafe_set_version_counter(tensor, version)

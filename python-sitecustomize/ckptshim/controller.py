@@ -1,0 +1,532 @@
+"""Decides, call by call, between what was measured and what was planned.
+
+An iteration of an unknown kind first proves its blocks, then drops all of them
+once to record the tape, then follows the plan made from it. Each later
+iteration is measured; the plan changes only for a cause.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import Any, Callable, NamedTuple, Optional
+
+import torch
+
+from . import discover, frames, plain
+from .blocks import Block, Call
+from .bridge import CPU, Agent, Planner
+from .events import Events
+from .frames import DROP, MEASURE, PROVE, Frame, Frames, MismatchError, Watcher
+from .kinds import Kind, Signature, Tape, on_cpu
+from .planning import Planning
+from .probe import Look
+from .settings import Settings
+from .spill import Spill
+
+_KINDS = 32             # remembered
+_PROVE_ROUNDS = 4
+_TAPE_ROUNDS = 4
+_OPENINGS = 6
+_ALONE = 0.25           # of all saved bytes: a candidate worth opening at once
+_PROBE_STRIDE = 1 << 16
+
+
+class Iteration:
+    """What is known of the iteration in progress."""
+
+    def __init__(self, kind: Optional[Kind], mode: str, base: int) -> None:
+        self.kind = kind
+        self.mode = mode                # measure, prove, tape, planned, free
+        self.base = base
+        self.tape: Optional[Tape] = None
+        self.trust = kind.trust if kind else ""
+        self.shapes: Any = ()
+        self.size = 0
+        self.calls: list[Call] = []     # in the order of their forwards
+        self.unproven: list[weakref.ref[Frame]] = []
+        self.failed = 0                 # proofs
+        self.proofs = 0
+        self.spilled = 0
+        self.irregular = False          # an exception, an unknown call, ...
+        self.backward = False
+        self.digested = False           # this iteration's full digest (sample)
+        self.predicted: Optional[int] = None
+        self.begun = time.perf_counter()
+        self.strange = 0                # calls that the tape does not know
+        self.stamp: Any = None          # of the root's gradients at the start
+
+
+class Controller(Watcher):
+    """One per process. Methods are called by patched forwards and step hooks."""
+
+    def __init__(self, agent: Agent, planner: Planner, settings: Settings,
+                 events: Events) -> None:
+        self.agent = agent
+        self.settings = settings
+        self.events = events
+        self.planning = Planning(agent, planner, settings, events)
+        spill = Spill(settings.spill, settings.device_memory,
+                      lambda line: agent.log("info", line))
+        self.frames = Frames(agent, self, spill)
+        self.blocks: dict[int, Block] = {}      # by id of the module
+        self.all_blocks: list[Block] = []
+        self.kinds: dict[tuple[int, str], Kind] = {}
+        self.current: Optional[Iteration] = None
+        self.generation = 0
+        self.openings = 0
+        self.iterations = 0
+        self.first_peak = self.last_peak = self.max_peak = 0
+        self.has_optimizer = False      # one was built
+        self.stepped = False            # Optimizer.step was called
+        self.learned: Callable[[], None] = lambda: None
+        self.wall_ms = self.recompute_ms = 0.0
+        self.growth = 0                 # largest growth of a block seen so far
+        self.local = threading.local()
+        self.patch: Callable[[torch.nn.Module], bool] = lambda module: False
+
+    # -- candidates ----------------------------------------------------------
+
+    def register(self, candidates: list[discover.Candidate], root: str) -> None:
+        """Make blocks of modules; a name seen from further out replaces one."""
+        for found in candidates:
+            known = self.blocks.get(id(found.module))
+            if known is not None and known.ref() is found.module:
+                if len(found.name) > len(known.name):
+                    known.name, known.root = found.name, root
+                continue
+            self._add(found, root)
+
+    def _add(self, found: discover.Candidate, root: str) -> None:
+        key = id(found.module)
+
+        def gone(_: Any) -> None:
+            self.blocks.pop(key, None)
+
+        reason = found.reason
+        if reason is None and not self.patch(found.module):
+            reason = "instance_forward"
+        block = Block(found.name, root, found.module, len(self.all_blocks) + 1,
+                      gone, reason)
+        self.blocks[key] = block
+        self.all_blocks.append(block)
+
+    def _open(self, block: Block) -> bool:
+        """Make the children of a block candidates in its place."""
+        module = block.ref()
+        if (module is None or block.opened or self.settings.blocks != "auto"
+                or self.openings >= _OPENINGS):
+            return False
+        children = discover.open(discover.Candidate(block.name, module))
+        if not children:
+            return False
+        block.opened = True
+        self.openings += 1
+        self.generation += 1
+        self.register(children, block.root)
+        self.agent.log("info", f"{block.name or block.cls} is opened: "
+                               f"{len(children)} blocks in its place")
+        return True
+
+    # -- forwards ------------------------------------------------------------
+
+    def root_enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """An outermost forward with gradients is about to run."""
+        current = self.current
+        if current is not None and not self._hand_step_since(current):
+            return
+        if current is not None:
+            self.finish()
+        if on_cpu(module, args, kwargs):
+            self.current = self._begin(module, args, kwargs)
+
+    def block_forward(self, block: Block, original: Any, module: torch.nn.Module,
+                      args: Any, kwargs: Any) -> Any:
+        """A registered module's forward inside an iteration."""
+        current = self.current
+        if (current is None or current.mode == "free" or block.opened
+                or plain.must_be_plain()):
+            return original(module, *args, **kwargs)
+        if plain.hooks_in_force():
+            if not getattr(self.local, "depth", 0):
+                block.reason = block.reason or "hooks_in_force"
+            return original(module, *args, **kwargs)
+        call = block.call(current)
+        call.calls += 1
+        mode = self._mode(current, block, call)
+        if mode is None and current.mode != "tape":
+            return original(module, *args, **kwargs)
+        if mode is None:
+            return self._seen(current, call, original, module, args, kwargs)
+        self._list(current, call)
+        self.local.depth = getattr(self.local, "depth", 0) + 1
+        try:
+            look = None
+            if mode == PROVE or current.mode == "tape":
+                call.measure_boundary(args, kwargs, self.agent)
+            if mode == PROVE:
+                look = Look(module, original, args, kwargs)
+            return self.frames.forward(call, mode, look, original, module, args,
+                                       kwargs)
+        except BaseException:
+            current.irregular = True
+            raise
+        finally:
+            self.local.depth -= 1
+            self.agent.block(0)
+
+    def _mode(self, current: Iteration, block: Block, call: Call) -> Optional[str]:
+        """How to treat a call; None: plain."""
+        if block.barred:
+            return None
+        if current.mode == "measure":
+            return MEASURE
+        if block.trusted(current.trust):
+            if current.mode != "planned":
+                return DROP
+            assert current.tape is not None
+            if call in current.tape.recompute:
+                return DROP
+            if call in current.tape.known:
+                return None
+            current.strange += 1
+            return DROP
+        if current.mode == "prove" and block.open_question(current.trust):
+            return PROVE
+        return None
+
+    @staticmethod
+    def _list(current: Iteration, call: Call) -> None:
+        call.index = len(current.calls)
+        call.storages = []
+        current.calls.append(call)
+
+    def _seen(self, current: Iteration, call: Call, original: Any,
+              module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        """A plain call that is listed on the tape.
+
+        Its marks stand together at its end: other blocks may run inside it.
+        """
+        begin = time.perf_counter()
+        result = original(module, *args, **kwargs)
+        call.forward_ms = 1e3 * (time.perf_counter() - begin)
+        self._list(current, call)
+        for mark in "FED":
+            self.agent.mark(mark, call.index)
+        return result
+
+    # -- what frames tell (Watcher) -------------------------------------------
+
+    def forward_begins(self, call: Call) -> None:
+        self.agent.mark("F", call.index)
+        self.agent.block(call.block.number)
+        self.local.entry = self.agent.live(CPU)
+
+    def forward_ends(self, frame: Frame) -> None:
+        self.growth = max(self.growth, self.agent.live(CPU) - self.local.entry)
+        self.agent.mark("E", frame.call.index)
+
+    def looked(self, frame: Frame, look: Look) -> bool:
+        block = frame.call.block
+        block.scope.changing |= look.changing
+        reason = look.verdict()
+        if reason is None:
+            return True
+        self._exclude(block, reason, look.detail)
+        return False
+
+    def dropping(self, frame: Frame, addresses: list[int]) -> None:
+        if self.current is not None and self.current.mode == "tape":
+            frame.call.storages = self.agent.watch(addresses)
+
+    def frame_decided(self, frame: Frame) -> None:
+        call, current = frame.call, self.current
+        self.agent.mark("D", call.index)
+        if current is None:
+            return
+        if frame.state == frames.PROVE:
+            if not frame.own():
+                reason = "saves_nothing" if frame.handles else "no_gradient"
+                call.block.exclude(current.trust, reason)
+                frame.settle()
+                return
+            current.unproven.append(weakref.ref(frame))
+            self._relieve(current, 2 * self.growth)
+
+    def _relieve(self, current: Iteration, margin: int) -> None:
+        """Spill held frames, oldest first, while memory is short."""
+        limit = self.settings.limit
+        while current.unproven and self.agent.live(CPU) + margin > limit:
+            frame = current.unproven.pop(0)()
+            if frame is not None:
+                current.spilled += self.frames.spill(frame)
+
+    def recompute_begins(self, frame: Frame) -> None:
+        current = self.current
+        if current is not None:
+            current.backward = True
+            if frame.state == frames.PROVE and \
+                    self.agent.live(CPU) + self.growth > self.settings.limit:
+                current.spilled += self.frames.spill(frame)
+        self.agent.mark("B", frame.call.index)
+        self.agent.block(frame.call.block.number)
+
+    def recompute_ends(self, frame: Frame) -> None:
+        self.recompute_ms += frame.call.recompute_ms
+        self.agent.block(0)
+        self.agent.mark("R", frame.call.index)
+
+    def wants_proof(self, frame: Frame) -> bool:
+        current = self.current
+        if current is None:
+            return False
+        current.backward = True
+        kind = current.kind
+        return (self.settings.minimum or current.spilled > 0 or current.proofs > 0
+                or (kind is not None and kind.must_prove)
+                or self.agent.peak(CPU) + 2 * self.growth > self.settings.limit)
+
+    def proven(self, frame: Frame, reason: Optional[str], detail: str) -> None:
+        current, block = self.current, frame.call.block
+        if current is None:
+            return
+        current.proofs += 1
+        if reason is None:
+            block.trust(current.trust)
+            return
+        current.failed += 1
+        self._exclude(block, reason, detail)
+
+    def _exclude(self, block: Block, reason: str, detail: str) -> None:
+        trust = self.current.trust if self.current else ""
+        block.exclude(trust, reason)
+        where = f"{block.name or block.cls}: {reason}"
+        self.events.add(self.iterations, "proof", f"{where} ({detail})")
+        self.agent.log("info", f"{where} ({detail})")
+
+    def mismatch(self, frame: Frame, detail: str) -> None:
+        block = frame.call.block
+        line = (f"{block.name or block.cls} ({block.cls}): the recompute differs from "
+                f"the forward, {detail}")
+        self.events.add(self.iterations, "mismatch", line)
+        if self.settings.on_mismatch == "raise":
+            raise MismatchError(f"ckptagent: {line}; no gradient was used "
+                                "(CKPT_ON_MISMATCH=warn goes on)")
+        self.agent.log("warning", line)
+
+    def digest_stride(self, frame: Frame) -> Optional[int]:
+        current, proof = self.current, self.settings.proof
+        if proof == "always" or current is None or current.mode == "tape":
+            return 0
+        if proof == "sample":
+            turn = self.iterations % max(1, len(current.tape.calls) if current.tape else 1)
+            return 0 if frame.call.index == turn else _PROBE_STRIDE
+        return None
+
+    # -- iterations ----------------------------------------------------------
+
+    def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iteration:
+        signature = Signature(module, args, kwargs)
+        kind = self._kind(module, signature)
+        self.agent.peak_reset(CPU)
+        base = self.agent.live(CPU)
+        mode, tape = self._choose(kind, signature, base)
+        current = Iteration(kind, mode, base)
+        current.shapes, current.size = signature.shapes, signature.size
+        current.tape = tape
+        current.stamp = None if self.stepped else _stamp(module)
+        if tape is not None and mode == "planned":
+            current.predicted = tape.predicted(base)
+        if mode == "tape":
+            self.agent.tape_begin(CPU)
+        return current
+
+    def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:
+        key = (id(module), signature.key)
+        kind = self.kinds.get(key)
+        if kind is None or kind.root() is not module:
+            while len(self.kinds) >= _KINDS:
+                del self.kinds[min(self.kinds, key=lambda k: self.kinds[k].used)]
+            kind = Kind(module, signature)
+            kind.generation = self.generation
+            self.kinds[key] = kind
+        if kind.generation != self.generation and kind.state != "free":
+            kind.restart(self.generation)
+        return kind
+
+    def _choose(self, kind: Kind, signature: Signature,
+                base: int) -> tuple[str, Optional[Tape]]:
+        """The mode of an iteration that is about to start, and its tape."""
+        if self.settings.measure_only:
+            return ("free" if kind.iterations else "measure"), None
+        if kind.state == "free":
+            if kind.last is None or \
+                    kind.last[1] + base - kind.last[0] <= self.settings.limit:
+                return "free", None
+            kind.restart(self.generation)
+            kind.must_prove = True
+        if kind.state == "prove":
+            return "prove", None
+        tape = kind.find(signature.shapes)
+        if tape is None or kind.state == "tape":
+            return "tape", None
+        self.planning.follow_base(tape, base)
+        if self.planning.off(tape):
+            return "free", tape
+        return "planned", tape
+
+    def _hand_step_since(self, current: Iteration) -> bool:
+        """Whether a job that never calls Optimizer.step began its next iteration."""
+        root = current.kind.root() if current.kind else None
+        if self.stepped or root is None:
+            return root is None
+        stamp = _stamp(root)
+        if self.has_optimizer:          # built, but never used so far
+            return stamp.versions != current.stamp.versions
+        return current.backward or stamp != current.stamp
+
+    def before_step(self) -> None:
+        """An optimizer is about to change parameters."""
+        if self.frames.dropped:
+            self.frames.rematerialise()
+
+    def finish(self) -> None:
+        """The iteration has ended: learn from it."""
+        current, self.current = self.current, None
+        if current is None:
+            self._count(self.agent.peak(CPU))   # its root could not be watched
+            self.agent.peak_reset(CPU)
+            return
+        if current.mode == "tape":
+            self.agent.tape_end()
+        peak = self.agent.peak(CPU)
+        self._count(peak)
+        self.wall_ms += 1e3 * (time.perf_counter() - current.begun)
+        kind = current.kind
+        assert kind is not None
+        kind.iterations += 1
+        kind.used = self.iterations
+        if current.tape is not None:
+            current.tape.last_base = current.base
+        kind.peak = max(kind.peak, peak)
+        kind.last = (current.base, peak)
+        if not self.settings.measure_only:
+            self._learn(current, kind, peak)
+        self.learned()
+
+    def _count(self, peak: int) -> None:
+        self.iterations += 1
+        self.first_peak = self.first_peak or peak
+        self.last_peak = peak
+        self.max_peak = max(self.max_peak, peak)
+
+    def _learn(self, current: Iteration, kind: Kind, peak: int) -> None:
+        over = not self.settings.minimum and peak > self.settings.limit
+        if current.mode == "prove":
+            self._after_proofs(current, kind, over)
+        elif current.mode == "tape":
+            self._after_tape(current, kind)
+        elif current.mode == "planned":
+            assert current.tape is not None
+            if current.strange and kind.rounds < _TAPE_ROUNDS:
+                kind.state = "tape"     # more calls than the tape has seen
+                kind.rounds += 1
+            elif not current.irregular:
+                self.planning.compare(current.tape, current.base, peak, self.iterations)
+        elif over and current.tape is None:
+            self.events.over_budget(self.iterations - 1, peak, self.settings.limit)
+            kind.restart(self.generation)
+            kind.must_prove = True
+
+    def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
+        if not over and not current.proofs and not current.spilled \
+                and not self.settings.minimum and not kind.must_prove:
+            kind.state = "free"
+            return
+        kind.must_prove = True
+        kind.rounds += 1
+        calls = [c for c in current.calls if not c.block.opened]
+        total = sum(c.saved_bytes for c in calls)
+        opened = [c for c in calls if self._worth_opening(c, total)
+                  and self._open(c.block)]
+        excluded = [c.block for c in calls if c.block.status.get(current.trust)
+                    and not c.block.trusted(current.trust)
+                    and not c.block.open_question(current.trust)]
+        for block in dict.fromkeys(excluded):
+            if self._open(block):
+                opened.append(block.calls[0])
+        pending = any(c.block.open_question(current.trust) for c in calls)
+        kind.generation = self.generation
+        if (opened or pending) and kind.rounds < _PROVE_ROUNDS:
+            return
+        kind.state, kind.rounds = "tape", 0
+
+    def _worth_opening(self, call: Call, total: int) -> bool:
+        """A candidate with a large share that is itself a stack of blocks."""
+        module = call.block.ref()
+        if module is None or call.saved_bytes < _ALONE * total:
+            return False
+        return discover.is_stack(module)
+
+    def _after_tape(self, current: Iteration, kind: Kind) -> None:
+        kind.rounds += 1
+        if current.irregular or current.failed or self.agent.tape_full():
+            if kind.rounds >= _TAPE_ROUNDS:
+                kind.state, kind.rounds = "planned", 0
+            return
+        tape = self.planning.record(current, kind)
+        kind.state, kind.rounds = "planned", 0
+        kind.keep_tape(tape)
+        if not self.planning.solve(tape, current.base, self.iterations):
+            return
+        call = self.planning.sets_peak_alone(tape)
+        if call is not None and self._open(call.block):
+            kind.restart(self.generation)
+
+    # -- what the report asks -----------------------------------------------
+
+    @property
+    def latest_tape(self) -> Optional[Tape]:
+        """The tape of the kind that ran last."""
+        kinds = [k for k in self.kinds.values() if k.latest is not None]
+        return max(kinds, key=lambda k: k.used).latest if kinds else None
+
+    @property
+    def predicted(self) -> Optional[int]:
+        """The peak that the plan in force predicts."""
+        tape = self.latest_tape
+        return tape.predicted(tape.last_base) if tape and tape.plan else None
+
+    def recomputed(self) -> set[Call]:
+        """The calls that the plans in force recompute."""
+        chosen: set[Call] = set()
+        for kind in self.kinds.values():
+            if kind.latest is not None and not self.planning.off(kind.latest, True):
+                chosen |= kind.latest.recompute
+        return chosen
+
+    # -- processes -----------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """A forked child starts afresh; it reports only if it trains."""
+        self.frames.after_fork()
+        self.current = None
+        self.iterations = 0
+        self.first_peak = self.last_peak = self.max_peak = 0
+        self.events.clear()
+
+
+class _Stamp(NamedTuple):
+    """Changes when a backward or a hand-written step has happened."""
+
+    versions: list[int]
+    gradients: list[tuple[int, int]]
+
+
+def _stamp(module: torch.nn.Module) -> _Stamp:
+    wanted = [p for p in module.parameters() if p.requires_grad]
+    ends = wanted[:1] + wanted[-1:]
+    return _Stamp([p._version for p in ends],
+                  [(id(p.grad), p.grad._version if p.grad is not None else 0)
+                   for p in ends])

@@ -1,0 +1,155 @@
+"""Whether a value is still what it was: contents of tensors and arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import torch
+
+from . import structures
+
+_EXACT = 1 << 20            # bytes: smaller contents are kept whole
+_CHUNK = 512                # words of eight bytes that are summed together
+_BUDGET = 64 << 20          # bytes a look reads in full; beyond, one chunk in 16
+_MISSING = object()
+
+
+class Budget:
+    """The bytes that one look may still read in full."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _BUDGET
+
+    def stride(self, size: int) -> int:
+        """1 to read every chunk of size bytes, more to skip some."""
+        self.left -= size
+        return 1 if self.left >= 0 else 16
+
+
+class _Memory:
+    """Memory as NumPy reads it, without a copy."""
+
+    def __init__(self, address: int, words: int) -> None:
+        self.__array_interface__ = {"data": (address, True), "shape": (words,),
+                                    "typestr": "<u8", "version": 3}
+
+
+def of_memory(address: int, size: int, stride: int = 1) -> Any:
+    """The bytes themselves if they are few, else sums of every chunk's words."""
+    if size <= _EXACT:
+        return ctypes.string_at(address, size)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or address % 8:
+        return ctypes.string_at(address, size)
+    rows = size // (8 * _CHUNK)
+    words = numpy.asarray(_Memory(address, rows * _CHUNK)).reshape(rows, _CHUNK)
+    tail = 8 * _CHUNK * rows
+    return (words[::stride].sum(axis=1).tobytes(),
+            ctypes.string_at(address + tail, size - tail))
+
+
+def of_tensor(tensor: torch.Tensor, budget: Budget) -> Any:
+    """Its contents; None if they cannot be read cheaply."""
+    if (not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_nested
+            or tensor.is_quantized):
+        return None
+    if not tensor.is_contiguous() and not _fills(tensor):
+        return None
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:                # a subclass without memory
+        return None
+    size = tensor.numel() * tensor.element_size()
+    return of_memory(address, size, budget.stride(size)) if address else None
+
+
+def _fills(tensor: torch.Tensor) -> bool:
+    """Whether a permuted tensor fills its range of memory."""
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    return 0 < tensor.numel() == last + 1
+
+
+def of_array(array: Any) -> Any:
+    """The contents of a NumPy array; the objects themselves if it holds objects."""
+    if array.dtype.hasobject:
+        return list(array.flat) if array.size < 4096 else None
+    return array.tobytes() if array.nbytes <= 8 * _EXACT else None
+
+
+class TensorState:
+    """What shows that a tensor was written to or reshaped."""
+
+    __slots__ = ("version", "form", "contents", "gradient", "attributes")
+
+    def __init__(self, tensor: torch.Tensor, budget: Budget, read: bool = True) -> None:
+        self.version = _version(tensor)
+        self.form = _form(tensor)
+        self.contents = of_tensor(tensor, budget) if read else None
+        self.gradient = _gradient(tensor)
+        self.attributes = dict(tensor.__dict__)
+
+    def written(self, tensor: torch.Tensor, budget: Budget) -> bool:
+        """Whether its elements were written to or it became another tensor."""
+        if _version(tensor) != self.version or _form(tensor) != self.form:
+            return True
+        return (self.contents is not None
+                and of_tensor(tensor, budget) != self.contents)
+
+    def dressed(self, tensor: torch.Tensor) -> bool:
+        """Whether its gradient or an attribute on it changed."""
+        return (_gradient(tensor) != self.gradient
+                or not same_dict(self.attributes, tensor.__dict__))
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (tensor.shape, tensor.dtype, tensor.requires_grad,
+            tensor.stride() if tensor.layout is torch.strided else None)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    try:
+        return tensor._version
+    except RuntimeError:                # made for inference only
+        return -1
+
+
+def _gradient(tensor: torch.Tensor) -> tuple[int, int]:
+    if not tensor.is_leaf:
+        return (0, 0)
+    gradient = tensor.grad
+    return (0, 0) if gradient is None else (id(gradient), gradient._version)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether b stands for the same value as a: the same object, equal plain
+    values, or a tensor without a history that has the same bits.
+    """
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in structures.ATOMS:
+        return bool(a == b)
+    if kind is tuple:
+        return len(a) == len(b) and all(map(same, a, b))
+    if issubclass(kind, torch.Tensor):
+        return _same_bits(a, b)
+    return False
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if _form(a) != _form(b) or a.grad_fn is not None or b.grad_fn is not None:
+        return False
+    before = of_tensor(a, Budget())
+    return before is not None and before == of_tensor(b, Budget())
+
+
+def same_dict(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    """Whether two dictionaries have the same keys, in order, for the same values."""
+    return len(a) == len(b) and all(
+        same(x, y) for x, y in zip(a, b)) and all(map(same, a.values(), b.values()))

@@ -1,0 +1,51 @@
+"""When a call must be left exactly as it is."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch.autograd import forward_ad
+from torch.fx import _symbolic_trace
+
+_C: Any = torch._C
+_functorch: Any = _C._functorch
+_autograd: Any = _C._autograd
+
+_grad_enabled: Callable[[], bool] = torch.is_grad_enabled
+_graph_task: Callable[[], int] = _C._current_graph_task_id
+_top_hooks: Callable[[bool], Any] = _autograd._top_saved_tensors_default_hooks
+_hooks_enabled: Callable[[], bool] = _autograd._saved_tensors_hooks_is_enabled
+_tracing: Callable[[], Any] = _C._get_tracing_state
+_functorch_level: Callable[[], Any] = _functorch.peek_interpreter_stack
+_dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
+
+
+def hooks_in_force() -> bool:
+    """Whether the job has saved-tensor hooks of its own, or forbids them."""
+    return _top_hooks(True) is not None or not _hooks_enabled()
+
+
+def must_be_plain() -> bool:
+    """No gradients, a running backward, a transform or a trace.
+
+    Inside a backward a forward is somebody's recompute, and inside another
+    frame it belongs to that frame; saved-tensor hooks of the job's own are in
+    force in the latter case as well (``hooks_in_force``).
+    """
+    return (not _grad_enabled() or _graph_task() != -1 or _tracing() is not None
+            or _functorch_level() is not None or _dispatch_modes() > 0
+            or _fx_tracing() or _forward_mode() or _capturing())
+
+
+def _fx_tracing() -> bool:
+    # The public is_fx_tracing() logs a warning.
+    return bool(getattr(_symbolic_trace, "_is_fx_tracing_flag", False))
+
+
+def _forward_mode() -> bool:
+    return forward_ad._current_level >= 0
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

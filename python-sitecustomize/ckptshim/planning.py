@@ -1,0 +1,249 @@
+"""From a recorded iteration to a plan in force, and corrections of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Optional
+
+import torch
+
+from .bridge import Agent, PlanError, Planner
+from .kinds import Kind, Tape
+from .units import size
+
+if TYPE_CHECKING:
+    from .blocks import Call
+    from .controller import Iteration
+    from .events import Events
+    from .settings import Settings
+
+_ALONE = 0.1        # of what planning can save: worth opening a block for
+_IDLE = 0.01        # of the budget: less is no cause to plan anew
+
+
+class Planning:
+    """Records tapes, asks the planner, and judges its predictions."""
+
+    def __init__(self, agent: Agent, planner: Planner, settings: "Settings",
+                 events: "Events") -> None:
+        self._agent = agent
+        self._planner = planner
+        self._settings = settings
+        self._events = events
+        self.written: dict[tuple[int, str], Tape] = {}   # newest per kind
+        self.made = 0                                    # plans so far
+
+    # -- the tape --------------------------------------------------------------
+
+    def record(self, current: "Iteration", kind: Kind) -> Tape:
+        """What the agent recorded of the iteration that just ended."""
+        owners: dict[int, set[int]] = {}
+        for index, call in enumerate(current.calls):
+            for storage in call.storages:
+                if storage >= 0:
+                    owners.setdefault(storage, set()).add(index)
+        storages = self._agent.storages()
+        used = sorted(owners)
+        root = kind.root()
+        profile = {
+            "root": kind.root_name, "key": kind.key,
+            "fingerprint": fingerprint(current.calls), "size": current.size,
+            "held": held(root),
+            "calls": [_call_entry(c, current.trust, storages) for c in current.calls],
+            "storages": [{"bytes": storages[j].bytes, "freed": storages[j].freed,
+                          "calls": sorted(owners[j])} for j in used],
+            "segments": [{"mark": chr(s.mark), "call": s.call, "live": s.live,
+                          "peak": s.peak} for s in self._agent.segments()]}
+        tape = Tape(current.shapes, list(current.calls), profile)
+        self.written[id(root), kind.key] = tape
+        return tape
+
+    def document(self, tapes: list[Tape]) -> dict[str, Any]:
+        """A profile document of tapes."""
+        return {"format": "ckptagent.profile", "version": 1,
+                "torch": torch.__version__, "device": "cpu",
+                "kinds": [t.profile for t in tapes]}
+
+    # -- the plan --------------------------------------------------------------
+
+    def solve(self, tape: Tape, base: int, iteration: int) -> bool:
+        """Make a plan for iterations that start at base; False: none is made."""
+        settings = self._settings
+        value: Any = "min" if settings.minimum else max(0, settings.limit - tape.margin)
+        request = {"kind": 0, "planner": settings.planner, "target": "budget",
+                   "value": value, "base_bytes": base}
+        profile = self.document([tape])
+        try:
+            plan = self._planner.solve(profile, request)
+        except PlanError as error:
+            self._stand_down(str(error), iteration)
+            return False
+        given = self._given_plan(profile, plan)
+        changed = tape.adopt(given or plan, base)
+        self.made += changed
+        if changed:
+            self._announce(tape, iteration)
+        return True
+
+    def _given_plan(self, profile: dict[str, Any],
+                    own: dict[str, Any]) -> Optional[dict[str, Any]]:
+        """The plan of CKPT_PLAN for this kind, if it fits."""
+        if not self._settings.plan:
+            return None
+        try:
+            with open(self._settings.plan, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            self._refuse(str(error))
+            return None
+        why = self._planner.refusal(text, profile)
+        if why is not None:
+            self._refuse(why)
+            return None
+        mark = profile["kinds"][0]["fingerprint"]
+        for plan in json.loads(text)["plans"]:
+            if plan["fingerprint"] == mark:
+                return {**own, **{k: plan[k] for k in ("planner", "decisions")},
+                        "predicted_bytes": self._replayed(profile, plan, own)}
+        self._refuse("it has no plan for this model")
+        return None
+
+    def _replayed(self, profile: dict[str, Any], plan: dict[str, Any],
+                  own: dict[str, Any]) -> int:
+        shift = own["plain_bytes"] - plan["plain_bytes"]
+        return int(plan["predicted_bytes"]) + shift
+
+    def _refuse(self, why: str) -> None:
+        self._events.say_once("plan file",
+                              f"CKPT_PLAN={self._settings.plan} is not used: {why}")
+
+    def _stand_down(self, why: str, iteration: int) -> None:
+        self._events.add(iteration, "stand_down", why)
+        self._events.say_once("planner", f"no plan is made: {why}")
+
+    def _announce(self, tape: Tape, iteration: int) -> None:
+        plan = tape.plan
+        dropped = len(tape.recompute)
+        spent = sum(c.forward_ms for c in tape.calls)
+        extra = sum(c.recompute_ms for c in tape.recompute)
+        budget = "min" if self._settings.minimum else size(self._settings.limit)
+        line = (f"budget {budget}: {dropped} of {len(tape.calls)} blocks are "
+                f"recomputed, predicted peak {size(tape.plan['predicted_bytes'])}, "
+                f"{extra:.1f} ms more an iteration ({len(tape.calls)} blocks take "
+                f"{spent:.1f} ms forward)")
+        self._events.add(iteration, "plan", line)
+        if not plan["feasible"]:
+            self._events.say_once("floor", self._shortfall(tape))
+        self._events.say_once("plan", line)
+
+    def _shortfall(self, tape: Tape) -> str:
+        """Why the budget cannot be met, with the arithmetic."""
+        plan, parts = tape.plan, tape.profile["held"]
+        known = ", ".join(f"{name} {size(count)}" for name, count in parts.items()
+                          if count)
+        place = _place(tape, plan["peak"])
+        rest = plan["floor_bytes"] - sum(parts.values())
+        return (f"the budget of {size(self._settings.limit)} cannot be met: the lowest "
+                f"peak is {size(plan['floor_bytes'])}, {place} ({known}, everything "
+                f"else there {size(max(0, rest))}); a smaller batch or a larger budget "
+                f"would help; CKPT_ON_INFEASIBLE={self._settings.on_infeasible}")
+
+    def off(self, tape: Tape, quiet: bool = False) -> bool:
+        """Whether CKPT_ON_INFEASIBLE unwraps everything, or (unless quiet) raises."""
+        plan, choice = tape.plan, self._settings.on_infeasible
+        if not plan:
+            return True
+        if plan["feasible"] or self._settings.minimum or choice == "best_effort":
+            return False
+        if choice == "raise" and not quiet:
+            raise RuntimeError("ckptagent: " + self._shortfall(tape))
+        return True
+
+    # -- corrections -----------------------------------------------------------
+
+    def follow_base(self, tape: Tape, base: int) -> None:
+        """Plan anew if the bytes held at the start moved enough to matter."""
+        if self._settings.minimum or not tape.plan or base == tape.plan_base:
+            return
+        budget = self._settings.limit
+        rose = tape.predicted(base) > budget - tape.margin and tape.plan["feasible"]
+        fell = (base < tape.plan_base - _IDLE * budget
+                and (tape.recompute or not tape.plan["feasible"]))
+        if rose or fell:
+            self.solve(tape, base, 0)
+
+    def compare(self, tape: Tape, base: int, peak: int, iteration: int) -> None:
+        """Judge the plan by a measured peak; correct it if the budget broke."""
+        if self._settings.minimum or not tape.plan or peak <= self._settings.limit:
+            return
+        if not tape.plan["feasible"]:
+            return
+        self._events.over_budget(iteration - 1, peak, self._settings.limit)
+        tape.margin += max(peak - tape.predicted(base), peak - self._settings.limit)
+        self.solve(tape, base, iteration)
+
+    def sets_peak_alone(self, tape: Tape) -> Optional["Call"]:
+        """The call that keeps the floor well above all others', if there is one."""
+        plan = tape.plan
+        if not plan or (plan["feasible"] and not self._settings.minimum):
+            return None
+        worst = plan["peak"]["call"]
+        if worst < 0:
+            return None
+        block = tape.calls[worst].block
+        peaks: list[int] = [0]
+        place = -1
+        for segment in tape.profile["segments"]:
+            if segment["mark"] != "X":
+                place = segment["call"]
+            if place < 0 or tape.calls[place].block is not block:
+                peaks.append(segment["peak"])
+        shift = plan["floor_bytes"] - max(peaks) - (tape.plan_base - tape.base)
+        range_ = plan["plain_bytes"] - plan["floor_bytes"]
+        return tape.calls[worst] if shift > _ALONE * max(1, range_) else None
+
+
+def fingerprint(calls: list["Call"]) -> str:
+    """Sixteen hex digits of the blocks' names, classes and call numbers."""
+    text = "\n".join(f"{c.block.name} {c.block.cls} {c.number}" for c in calls)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def held(root: Optional[torch.nn.Module]) -> dict[str, int]:
+    """Bytes of parameters, gradients and buffers; optimizers are added later."""
+    parts = {"parameters": 0, "gradients": 0, "optimizer": 0, "buffers": 0}
+    if root is not None:
+        for parameter in root.parameters():
+            parts["parameters"] += _bytes(parameter)
+            if parameter.requires_grad:
+                parts["gradients"] += _bytes(parameter)
+        parts["buffers"] = sum(_bytes(b) for b in root.buffers())
+    return parts
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _call_entry(call: "Call", trust: str, storages: Any) -> dict[str, Any]:
+    block = call.block
+    dropped = block.trusted(trust)
+    if dropped and call.storages:
+        known = [storages[j].bytes for j in set(call.storages) if j >= 0]
+        call.saved_bytes = sum(known)
+    return {"name": block.name, "class": block.cls, "call": call.number,
+            "dropped": dropped and bool(call.storages),
+            "reason": None if dropped and call.storages else
+            block.reason or "saves_nothing",
+            "saved_bytes": call.saved_bytes, "boundary_bytes": call.boundary_bytes,
+            "forward_ms": call.forward_ms, "recompute_ms": call.recompute_ms}
+
+
+def _place(tape: Tape, peak: dict[str, Any]) -> str:
+    """Where a peak stands, in words."""
+    what = {"S": "before the first block", "F": "in the forward of {}",
+            "E": "after {}", "D": "after {}", "B": "in the recompute of {}",
+            "R": "in the backward of {}"}
+    name = peak["name"] or tape.profile["root"]
+    return what.get(peak["mark"], "between blocks").format(name)

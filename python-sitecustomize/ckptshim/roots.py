@@ -1,0 +1,157 @@
+"""Finds the outermost modules of a job, and where its iterations end.
+
+``nn.Module.__call__`` is watched only while roots are being learned: during
+the first two iterations, and again after an optimizer is built. After that the
+class-level ``forward`` of the roots is enough.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim import optimizer as _optimizer
+
+from . import discover, plain
+from .controller import Controller
+from .patch import Patches
+from .steps import Steps
+
+_LEARNING = 2       # iterations
+
+
+class Roots:
+    """Installs everything that notices a job's calls; one per process."""
+
+    def __init__(self, controller: Controller, patches: Patches) -> None:
+        self._controller = controller
+        self._patches = patches
+        self._steps = Steps()
+        self._roots: dict[int, weakref.ref[nn.Module]] = {}
+        self._types: set[type] = set()
+        self._local = threading.local()
+        self._learning = 0
+        self._handles: list[Any] = []
+        controller.patch = self._patch_block
+
+    def install(self) -> None:
+        """Begin to watch."""
+        self._learn()
+        self._patches.replace(Optimizer, "__init__", self._optimizer_built)
+        self._handles = [
+            _optimizer.register_optimizer_step_pre_hook(self._before_step),
+            _optimizer.register_optimizer_step_post_hook(self._after_step)]
+
+    def remove(self) -> None:
+        """Leave the job as if nobody had ever been here."""
+        self._patches.undo()
+        for handle in self._handles:
+            handle.remove()
+        self._controller.current = None
+
+    def after_fork(self) -> None:
+        """Learn again, should the child train."""
+        self._local = threading.local()
+        self._steps = Steps()
+        self._learn()
+
+    # -- modules ---------------------------------------------------------------
+
+    def _learn(self) -> None:
+        self._learning = _LEARNING
+        self._patches.replace(nn.Module, "__call__", self._called)
+
+    def _called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        local = self._local
+        depth = getattr(local, "calls", 0)
+        if depth == 0 and not self._known(module) and not plain.must_be_plain():
+            self._add_root(module)
+        local.calls = depth + 1
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            local.calls = depth
+
+    def _known(self, module: nn.Module) -> bool:
+        found = self._roots.get(id(module))
+        return found is not None and found() is module
+
+    def _add_root(self, module: nn.Module) -> None:
+        key = id(module)
+
+        def gone(_: Any) -> None:
+            self._roots.pop(key, None)
+
+        self._roots[key] = weakref.ref(module, gone)
+        if discover.is_opaque(module):
+            self._controller.agent.log(
+                "info", f"{type(module).__name__} is compiled or scripted as a whole "
+                        "and is left alone")
+            return
+        if self._patches.replace(type(module), "forward", self._forward):
+            self._types.add(type(module))
+        found = discover.find(module, self._controller.settings.blocks)
+        self._controller.register(found, type(module).__name__)
+
+    def _patch_block(self, module: nn.Module) -> bool:
+        return ("forward" not in module.__dict__
+                and self._patches.replace(type(module), "forward", self._forward))
+
+    def _forward(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """In place of the forward of every patched class."""
+        local, controller = self._local, self._controller
+        outermost = not getattr(local, "depth", 0)
+        if outermost and type(module) in self._types and torch.is_grad_enabled():
+            if not self._known(module) and not getattr(local, "calls", 0) > 1 \
+                    and not plain.must_be_plain():
+                self._add_root(module)
+            if self._known(module):
+                return self._root_forward(original, module, args, kwargs)
+        block = controller.blocks.get(id(module))
+        if block is None or block.ref() is not module:
+            return original(module, *args, **kwargs)
+        return controller.block_forward(block, original, module, args, kwargs)
+
+    def _root_forward(self, original: Any, module: nn.Module, args: Any,
+                      kwargs: Any) -> Any:
+        if plain.must_be_plain():
+            return original(module, *args, **kwargs)
+        local, controller = self._local, self._controller
+        controller.root_enter(module, args, kwargs)
+        local.depth = 1
+        try:
+            block = controller.blocks.get(id(module))
+            if block is None or block.ref() is not module:
+                return original(module, *args, **kwargs)
+            return controller.block_forward(block, original, module, args, kwargs)
+        except BaseException:
+            if controller.current is not None:
+                controller.current.irregular = True
+            raise
+        finally:
+            local.depth = 0
+
+    # -- optimizers --------------------------------------------------------------
+
+    def _optimizer_built(self, original: Any, optimizer: Optimizer, args: Any,
+                         kwargs: Any) -> None:
+        original(optimizer, *args, **kwargs)
+        self._controller.has_optimizer = True
+        self._learn()
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._controller.stepped = True
+        self._controller.before_step()
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not self._steps.ends(id(optimizer)):
+            return
+        self._controller.finish()
+        if self._learning:
+            self._learning -= 1
+            if not self._learning:
+                self._patches.restore(nn.Module, "__call__")

@@ -1,0 +1,39 @@
+"""The job's settings, as the agent has read and checked them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .bridge import Agent
+
+_MIN_SPARE = 0.8    # of the device's memory: what `min` may use before it spills
+
+
+class Settings:
+    """Attributes are named as the variables of CONTRACT.md.
+
+    Attributes:
+        limit: bytes that an iteration's peak may reach; for ``min``, where it
+            is not known before the plan, most of the device's memory.
+        minimum: the budget is ``min``.
+        measure_only: no budget, or ``max``: nothing is dropped.
+    """
+
+    def __init__(self, agent: "Agent") -> None:
+        self.budget = agent.setting("budget")
+        self.device_memory = int(agent.setting("device_memory") or 0)
+        self.minimum = self.budget == "min"
+        self.measure_only = self.budget in ("unset", "max", "")
+        if self.budget.isdigit():
+            self.limit = int(self.budget)
+        else:
+            self.limit = int(self.device_memory * _MIN_SPARE) or 1 << 62
+        self.blocks = agent.setting("blocks") or "auto"
+        self.planner = agent.setting("planner") or "optimal"
+        self.plan = agent.setting("plan")
+        self.on_infeasible = agent.setting("on_infeasible") or "best_effort"
+        self.proof = agent.setting("proof") or "always"
+        self.on_mismatch = agent.setting("on_mismatch") or "raise"
+        self.spill = agent.setting("spill") or "/var/tmp"
+        self.out = agent.setting("out")

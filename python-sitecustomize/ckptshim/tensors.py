@@ -1,0 +1,100 @@
+"""Tensors in structures, their storages, and their bits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Iterable, Iterator, Optional
+
+import torch
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+_DEPTH = 8
+
+
+def tensors_in(value: Any, depth: int = _DEPTH) -> Iterator[torch.Tensor]:
+    """The tensors in nested lists, tuples, mappings, sets and records."""
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    if depth == 0 or value is None or isinstance(value, (int, float, str, bool)):
+        return
+    for item in _items(value):
+        yield from tensors_in(item, depth - 1)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value.values())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, f.name, None) for f in dataclasses.fields(value)]
+    if isinstance(value, torch.nn.Module) or isinstance(value, type):
+        return ()
+    return list(getattr(value, "__dict__", {}).values())
+
+
+def address(tensor: torch.Tensor) -> int:
+    """Where a tensor's storage starts; 0 for one that has none to speak of."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """The storages of tensors."""
+    return {address(t) for t in tensors}
+
+
+def droppable(tensor: torch.Tensor) -> bool:
+    """Whether a saved tensor is plain enough to be thrown away and compared.
+
+    Subclasses, sparse, quantized and nested tensors are held instead.
+    """
+    return (type(tensor) in PLAIN and tensor.layout is torch.strided
+            and not tensor.is_quantized and not tensor.is_nested)
+
+
+def dense_range(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
+    """Address and bytes of a tensor that fills its range of memory exactly.
+
+    None when its elements overlap or leave gaps.
+    """
+    if tensor.is_contiguous():
+        return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return None
+        expected *= size
+    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+
+
+def raw_view(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without the lazy conjugate and negative bits."""
+    if tensor.is_neg():
+        tensor = torch._neg_view(tensor)
+    return torch._conj(tensor) if tensor.is_conj() else tensor
+
+
+def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether dtype, device, shape, strides and lazy bits of plain tensors agree."""
+    return (droppable(a) and droppable(b) and a.dtype == b.dtype
+            and a.device == b.device and a.shape == b.shape
+            and a.stride() == b.stride()
+            and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg())
+
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of the same form hold the same bits (NaN included)."""
+    a, b = raw_view(a.detach()), raw_view(b.detach())
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
+    word = _WORDS[a.element_size()]
+    return torch.equal(a.view(word), b.view(word))

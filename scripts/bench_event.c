@@ -1,0 +1,92 @@
+/*
+ * Prints what an allocator event costs in the ledger.
+ *
+ *   bench_event [LIVE [ROUNDS]]
+ *
+ * LIVE allocations (10,000 by default) are kept live at made-up, 64-byte
+ * aligned addresses as a heap would hand them out; then ROUNDS pairs of a free
+ * of a random one and an allocation at a new address are timed, without and
+ * with a tape that records. One line each: nanoseconds an event, and bytes of
+ * memory for each live allocation.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "ledger.h"
+#include "tape.h"
+
+static uint64_t seed = 88172645463325252u;
+static uint64_t heap_top = UINT64_C(0x7f1200000040);
+
+static uint64_t next_random(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static uint64_t new_address(void)
+{
+	heap_top += 64 * (1 + next_random() % 64);
+	return heap_top;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static long resident_bytes(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_maxrss * 1024;
+}
+
+static double churn(uint64_t *address, size_t live, size_t rounds)
+{
+	double start = now();
+
+	for (size_t i = 0; i < rounds; i++) {
+		size_t k = next_random() % live;
+
+		ledger_free(address[k]);
+		address[k] = new_address();
+		if (ledger_alloc(0, address[k], 4096))
+			return -1;
+	}
+	return (now() - start) / (2.0 * (double)rounds);
+}
+
+int main(int argc, char **argv)
+{
+	size_t live = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000;
+	size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 2000000;
+	uint64_t *address = live ? malloc(live * sizeof(*address)) : NULL;
+	long before;
+
+	if (!address)
+		return EXIT_FAILURE;
+	for (size_t k = 0; k < live; k++)
+		address[k] = new_address();
+	before = resident_bytes();
+	for (size_t k = 0; k < live; k++)
+		if (ledger_alloc(0, address[k], 4096))
+			return EXIT_FAILURE;
+	printf("live allocations     %zu\n", live);
+	printf("bytes each           %.1f\n",
+	       (double)(resident_bytes() - before) / (double)live);
+	printf("ns an event          %.1f\n", churn(address, live, rounds));
+	ledger_tape_begin(0);
+	printf("ns an event, taped   %.1f\n", churn(address, live, rounds));
+	free(address);
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,144 @@
+"""What the agent costs where it has nothing to do, and what its proofs cost.
+
+Processes that all run the same job take turns, a step each, so that a slow
+moment of the machine meets all of them. Two of them run without the agent: by
+how much they differ is the noise. Everything is repeated with new processes,
+because where a process lies in memory alone can change its speed.
+
+As a program this is the job: it takes a step for each line of its input and
+prints the step's milliseconds.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+MODEL = "gpt"
+WARM = 5
+GENERATIONS, ROUNDS = 4, 16
+QUICK_GENERATIONS, QUICK_ROUNDS = 2, 8
+LIMIT, PROOF_LIMIT = 0.01, 0.015
+
+
+def job_main(folder):
+    sys.path.insert(0, folder)
+    import torch
+
+    import models
+    torch.set_num_threads(1)
+    models.seed()
+    model, args, kwargs = models.MODELS[MODEL]()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        loss = models.loss_of(model(*args, **kwargs))
+        loss.backward()
+        optimizer.step()
+        del loss
+        print(1000 * (time.perf_counter() - begin), flush=True)
+
+
+class Worker:
+    """One process that takes a step when told to."""
+
+    def __init__(self, job, settings, folder):
+        if settings is not None:
+            settings = {"LD_PRELOAD": str(job.built("libckptagent.so")),
+                        "CKPT_OUT": str(folder), "CKPT_LOG": "error",
+                        **settings}
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, str(job.HERE)], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=job.environment(**(settings or {})))
+
+    def step(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def variants(budget):
+    """Name -> settings of the agent, None for none."""
+    return {
+        "plain": None, "plain again": None,
+        "no budget": {},
+        "budget above need": {"CKPT_BUDGET": "64G"},
+        "proof first": {"CKPT_BUDGET": budget, "CKPT_PROOF": "first"},
+        "proof always": {"CKPT_BUDGET": budget, "CKPT_PROOF": "always"},
+    }
+
+
+def generation(job, budget, rounds):
+    """Name -> the milliseconds of each round, all taking turns."""
+    times = {}
+    with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
+        workers = {
+            name: Worker(job, settings, pathlib.Path(folder) / name)
+            for name, settings in variants(budget).items()}
+        for count in range(WARM + rounds):
+            names = list(workers)
+            random.shuffle(names)
+            for name in names:
+                took = workers[name].step()
+                if count >= WARM:
+                    times.setdefault(name, []).append(took)
+        for worker in workers.values():
+            worker.end()
+    return times
+
+
+def excess(times, name, against):
+    """Median of name over against in the same round, less one."""
+    return statistics.median(
+        one / other for one, other in
+        zip(times[name], times[against], strict=True)) - 1
+
+
+def middle_budget(job):
+    def peak(budget):
+        done = job.run([job.HERE / "models.py", MODEL, "--steps", "4"], budget)
+        return done.report
+    floor = peak("min")["floor_bytes"]
+    return str((floor + peak("max")["peak_bytes"]["last"]) // 2)
+
+
+def measure(quick):
+    import job
+    from bench_figure import Figure
+    budget = middle_budget(job)
+    generations = [
+        generation(job, budget, QUICK_ROUNDS if quick else ROUNDS)
+        for _ in range(QUICK_GENERATIONS if quick else GENERATIONS)]
+
+    def figure(name, what, against, limit):
+        found = [excess(times, what, against) for times in generations]
+        value = statistics.mean(found)
+        return Figure(name, f"<= {100 * limit:g} % of a step",
+                      f"{value:+.2%} (noise {noise:.2%})", value <= limit,
+                      {"each": found, "noise": noise})
+
+    noise = max(abs(excess(times, "plain again", "plain"))
+                for times in generations)
+    return [
+        figure("agent loaded, no budget", "no budget", "plain", LIMIT),
+        figure("agent loaded, budget above need", "budget above need",
+               "plain", LIMIT),
+        figure("CKPT_PROOF=always against first", "proof always",
+               "proof first", PROOF_LIMIT),
+    ], {"step_ms": statistics.median(
+        took for times in generations for took in times["plain"])}
+
+
+if __name__ == "__main__":
+    job_main(sys.argv[1])

@@ -1,0 +1,197 @@
+"""Training loops of other shapes than models.py's; used in the same way.
+
+    python loops.py NAME --steps 8 --out digests.json
+"""
+
+import argparse
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from models import Block, Record, gpt, seed, write
+
+WIDTH = 64
+
+
+class Tower(nn.Module):
+    """A row of equal blocks between two linear layers."""
+
+    def __init__(self, depth, first=WIDTH, last=WIDTH):
+        super().__init__()
+        self.into = nn.Linear(first, WIDTH)
+        self.h = nn.ModuleList(
+            Block(WIDTH, 2, 4 * WIDTH) for _ in range(depth))
+        self.out = nn.Linear(WIDTH, last)
+
+    def forward(self, x):
+        x = self.into(x)
+        for block in self.h:
+            x = block(x)
+        return self.out(x)
+
+
+class Shared(nn.Module):
+    """One block called four times in each forward, between two others."""
+
+    def __init__(self):
+        super().__init__()
+        self.h = nn.ModuleList(
+            Block(WIDTH, 2, 4 * WIDTH) for _ in range(3))
+        self.order = (0, 1, 1, 1, 1, 2)
+
+    def forward(self, x):
+        for place in self.order:
+            x = self.h[place](x)
+        return x
+
+
+def accumulation(steps, record):
+    """Three micro-batches, each with its own backward, before a step."""
+    model, (x, y), _ = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for part in range(3):
+            loss = model(x[part:part + 1], y[part:part + 1]) / 3
+            loss.backward()
+            record.number(f"{step} loss {part}", loss.item())
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
+def gan(steps, record):
+    """Two models and two optimizers, whose steps take turns."""
+    maker, judge = Tower(6), Tower(6, last=1)
+    make = torch.optim.Adam(maker.parameters(), lr=1e-3)
+    judging = torch.optim.Adam(judge.parameters(), lr=1e-3)
+    real = torch.randn(16, 64, WIDTH)
+    yes, no = torch.ones(16, 64, 1), torch.zeros(16, 64, 1)
+    for step in range(steps):
+        noise = torch.randn(16, 64, WIDTH)
+        fake = maker(noise)
+        judging.zero_grad()
+        loss = (F.binary_cross_entropy_with_logits(judge(real), yes)
+                + F.binary_cross_entropy_with_logits(
+                    judge(fake.detach()), no))
+        loss.backward()
+        record.number(f"{step} loss of the judge", loss.item())
+        record.gradients(f"{step} judge", judge)
+        judging.step()
+        make.zero_grad()
+        loss = F.binary_cross_entropy_with_logits(judge(fake), yes)
+        loss.backward()
+        record.number(f"{step} loss of the maker", loss.item())
+        record.gradients(f"{step} maker", maker)
+        make.step()
+    record.weights(nn.ModuleList([maker, judge]))
+
+
+def by_hand(steps, record):
+    """Parameters are updated by the loop itself: there is no Optimizer."""
+    model, (x, y), _ = gpt()
+    for step in range(steps):
+        loss = model(x, y)
+        loss.backward()
+        record.number(f"{step} loss", loss.item())
+        record.gradients(step, model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+    record.weights(model)
+
+
+def evaluation(steps, record):
+    """A larger batch is evaluated between the steps, twice in two ways."""
+    model, (x, y), _ = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        model.train()
+        optimizer.zero_grad()
+        loss = model(x[:2], y[:2])
+        loss.backward()
+        record.number(f"{step} loss", loss.item())
+        record.gradients(step, model)
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            record.number(f"{step} held out", model(x, y).item())
+        with torch.inference_mode():
+            record.number(f"{step} once more", model(x, y).item())
+    record.weights(model)
+
+
+def sharing(steps, record):
+    """One module called several times in an iteration."""
+    model = Shared()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x = torch.randn(16, 64, WIDTH)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.roll(1, 0))
+        loss.backward()
+        record.number(f"{step} loss", loss.item())
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
+def raising(steps, record):
+    """The loss of every third batch is refused after the forward."""
+    model, (x, y), _ = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        try:
+            loss = model(x, y)
+            if step % 3 == 2:
+                raise ValueError("a bad batch")
+            loss.backward()
+        except ValueError as error:
+            record.values[f"{step} error"] = repr(error)
+            continue
+        record.number(f"{step} loss", loss.item())
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
+def failing(steps, record):
+    """The job ends with an exception that nobody catches."""
+    model, (x, y), _ = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = model(x, y)
+        loss.backward()
+        print(f"step {step} loss {loss.item()!r}", flush=True)
+        optimizer.step()
+    raise RuntimeError("the job's own error")
+
+
+LOOPS = {f.__name__: f for f in (
+    accumulation, gan, by_hand, evaluation, sharing, raising, failing)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=sorted(LOOPS))
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--out", metavar="FILE")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    seed()
+    record = Record()
+    LOOPS[options.name](options.steps, record)
+    record.random_streams()
+    print(f"{options.name}: {options.steps} steps, "
+          f"{len(record.values)} values")
+    if options.out:
+        write(options.out, record, [])
+
+
+if __name__ == "__main__":
+    main()
