@@ -325,10 +325,15 @@ static void trace(struct solver *s)
 	}
 }
 
-/* One pass at one cap; better plans go to keep, the bound only falls. */
+/*
+ * One pass at one cap; better plans go to keep, the bound only falls. (What
+ * the outermost front leaves as room was worth something to its bounds, but
+ * is worth nothing in the end.)
+ */
 static int pass(struct solver *s, size_t cap, double *bound)
 {
 	const struct front *top;
+	const struct point *last;
 	double reached;
 
 	s->cap = cap;
@@ -336,8 +341,9 @@ static int pass(struct solver *s, size_t cap, double *bound)
 	if (build_fronts(s) < 0)
 		return -ENOMEM;
 	top = &s->fronts[s->front_count - 1];
-	if (top->count) {
-		s->best = s->points[top->start + top->count - 1].value;
+	last = s->points + top->start + top->count - 1;
+	if (top->count && last->value > s->best) {
+		s->best = last->value;
 		trace(s);
 	}
 	reached = fmax(s->best, s->lost);

@@ -105,8 +105,7 @@ static int print_holders(struct view *v)
 	return text_print(&table);
 }
 
-/* The highest segment not yet shown; it is taken off the list. */
-static int32_t next_highest(struct view *v)
+static int32_t highest(const struct view *v)
 {
 	int32_t best = -1;
 
@@ -117,6 +116,18 @@ static int32_t next_highest(struct view *v)
 	return best;
 }
 
+/* A place of several segments is shown once, at its highest. */
+static void take_off(struct view *v, const char *name)
+{
+	char other[256];
+
+	for (size_t k = 0; k < v->tape->segment_count; k++) {
+		tape_segment_name(v->tape, (int32_t)k, other, sizeof(other));
+		if (!strcmp(name, other))
+			v->bytes[k] = -1;
+	}
+}
+
 static int print_segments(struct view *v)
 {
 	struct text_table table = { .columns = "lrrr", .indent = 2 };
@@ -125,7 +136,7 @@ static int print_segments(struct view *v)
 	text_row(&table, (const char *[]){ "highest segments", "live", "kept",
 					   "everything else" });
 	for (int i = 0; i < SEGMENTS_SHOWN; i++) {
-		int32_t k = next_highest(v);
+		int32_t k = highest(v);
 		int64_t other;
 
 		if (k < 0)
@@ -136,7 +147,7 @@ static int print_segments(struct view *v)
 		text_bytes(kept, v->bytes[k] - v->tape->segments[k].peak);
 		text_bytes(rest, other > 0 ? other : 0);
 		text_row(&table, (const char *[]){ name, live, kept, rest });
-		v->bytes[k] = -1;
+		take_off(v, name);
 	}
 	return text_print(&table);
 }

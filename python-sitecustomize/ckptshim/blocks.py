@@ -18,7 +18,7 @@ TRUSTED = "trusted"
 # Reasons that a later look may overturn: a cache is built once, a message is
 # printed once.
 PASSING = {"mutates_python_state", "global_effect", "recompute_differs",
-           "recompute_raises", "mutates_arguments"}
+           "recompute_raises"}
 _TRIES = 2
 
 

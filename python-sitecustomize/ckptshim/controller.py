@@ -320,8 +320,9 @@ class Controller(Watcher):
         if proof == "always" or current is None or current.mode == "tape":
             return 0
         if proof == "sample":
-            turn = self.iterations % max(1, len(current.tape.calls) if current.tape else 1)
-            return 0 if frame.call.index == turn else _PROBE_STRIDE
+            calls = len(current.tape.calls) if current.tape else 1
+            chosen = frame.call.index == self.iterations % max(1, calls)
+            return 0 if chosen else _PROBE_STRIDE
         return None
 
     # -- iterations ----------------------------------------------------------
@@ -383,8 +384,8 @@ class Controller(Watcher):
             return root is None
         stamp = _stamp(root)
         if self.has_optimizer:          # built, but never used so far
-            return stamp.versions != current.stamp.versions
-        return current.backward or stamp != current.stamp
+            return bool(stamp.versions != current.stamp.versions)
+        return bool(current.backward or stamp != current.stamp)
 
     def before_step(self) -> None:
         """An optimizer is about to change parameters."""

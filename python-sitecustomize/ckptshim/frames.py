@@ -392,13 +392,13 @@ class Frames:
                     raise Stop
             return tensor
 
-        note = frame.note
-        assert note is not None
+        note, module = frame.note, frame.module
+        assert note is not None and module is not None
         present = note.enter()
         try:
             _push_hooks(pack, _as_is)
             try:
-                note.call(frame.original, frame.module)
+                note.call(frame.original, module)
             except BaseException:
                 # A scripted child turns Stop into an exception of its own.
                 if not frame.stopped:
@@ -439,8 +439,8 @@ class Frames:
             if value.dtype != digest.dtype or value.shape != digest.shape:
                 return f"saved tensor {index} has another form ({_form(value)})"
         sums = self._sums([values[i] for i, _ in known], known[0][1].stride)
-        for (index, digest), value in zip(known, sums):
-            if value != digest.value:
+        for (index, digest), now in zip(known, sums):
+            if now != digest.value:
                 return f"saved tensor {index} ({_form(values[index])}) has other bits"
         return ""
 

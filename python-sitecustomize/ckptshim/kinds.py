@@ -54,13 +54,14 @@ def covers(large: Shapes, small: Shapes) -> bool:
 class Tape:
     """One measured iteration with everything trusted dropped, and its plan."""
 
-    def __init__(self, shapes: Shapes, calls: list[Call], profile: dict[str, Any]) -> None:
+    def __init__(self, shapes: Shapes, calls: list[Call],
+                 profile: dict[str, Any]) -> None:
         self.shapes = shapes
         self.calls = calls
         self.profile = profile          # one entry of profile.json's "kinds"
         self.base: int = profile["segments"][0]["live"]
         self.plan: dict[str, Any] = {}  # one entry of plan.json's "plans"
-        self.plan_base = self.base
+        self.plan_base: int = self.base
         self.known = set(calls)
         self.recompute: set[Call] = set()
         self.last_base = self.base
@@ -68,7 +69,8 @@ class Tape:
 
     def predicted(self, base: int) -> int:
         """The plan's peak for an iteration that starts at base live bytes."""
-        return int(self.plan["predicted_bytes"]) + base - self.plan_base
+        peak: int = self.plan["predicted_bytes"]
+        return peak + base - self.plan_base
 
     def adopt(self, plan: dict[str, Any], base: int) -> bool:
         """Put a plan in force; whether any decision changed."""

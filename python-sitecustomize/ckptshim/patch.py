@@ -1,105 +1,161 @@
-"""Replacing a function in a class by one that reads exactly like it.
+"""Routing a function of a class through the shim without replacing it.
 
-The replacement has the original's globals, name, file, line, signature,
-annotations and attributes, so that ``inspect``, pickling by name, scripting
-and tools that read signatures see no difference.
+Only the code object changes. The function stays the object that it was, with
+its name, signature, defaults, annotations, closure, file and line, so that
+``inspect``, pickling, scripting, and code that compares functions by identity
+see no difference. The new code takes the same parameters and reaches the shim
+by importing a module of one name: that is all that compilers which read
+bytecode can follow.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from typing import Any, Callable, Optional
 
 Function = types.FunctionType
 Run = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 
+GATE = "ckptagent_gate"
 
-def _template(run: Any, original: Any, is_compiling: Any) -> Any:
-    def replacement(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if is_compiling():
-            return original(self, *args, **kwargs)
-        return run(original, self, args, kwargs)
-    return replacement
+_SOURCE = """
+def make({cells}):
+    def {name}({parameters}):
+        {keep}
+        import {gate} as {local}
+        if {local}.is_compiling():
+            return {local}.originals[{number}]({first}, {passed})
+        return {local}.runs[{number}](
+            {local}.originals[{number}], {first}, ({positional}), dict({keywords}))
+    return {name}
+"""
 
 
-def resemble(pattern: Any, original: Function) -> Function:
-    """A function with pattern's behaviour and original's appearance.
+class Gate(types.ModuleType):
+    """What the new code of patched functions imports.
 
-    pattern is a closure; its free variables come first, so that scripting
-    finds those of the original as well.
+    Attributes:
+        originals: a twin of each patched function, with its first code.
+        runs: what is called instead: ``run(original, self, args, kwargs)``.
     """
-    seen = original.__code__
-    names = pattern.__code__.co_freevars
-    extra = tuple(n for n in seen.co_freevars if n not in names)
-    cells = dict(zip(seen.co_freevars, original.__closure__ or ()))
-    changes: dict[str, Any] = {
-        "co_filename": seen.co_filename, "co_firstlineno": seen.co_firstlineno,
-        "co_name": seen.co_name, "co_freevars": names + extra}
-    if hasattr(seen, "co_qualname"):
-        changes["co_qualname"] = seen.co_qualname
-    code = pattern.__code__.replace(**changes)
-    closure = pattern.__closure__ + tuple(cells[n] for n in extra)
-    made = Function(code, original.__globals__, original.__name__, None, closure)
-    _dress(made, original)
+
+    def __init__(self, is_compiling: Callable[[], bool]) -> None:
+        super().__init__(GATE)
+        self.is_compiling = is_compiling
+        self.originals: list[Any] = []
+        self.runs: list[Run] = []
+
+
+def trampoline(function: Function, number: int) -> Optional[types.CodeType]:
+    """Code with function's parameters that goes through entry number of the gate.
+
+    None for a function that is no plain one or has no first parameter.
+    """
+    code = function.__code__
+    plain = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE
+                                 | inspect.CO_ASYNC_GENERATOR)
+    if not plain or not code.co_argcount:
+        return None
+    parts = _parameters(code)
+    parts.update(cells=", ".join(code.co_freevars), name="function", gate=GATE,
+                 keep=f"if 0: {', '.join(code.co_freevars)}" if code.co_freevars
+                 else "pass",
+                 number=str(number), local=_unused(code))
+    space: dict[str, Any] = {}
+    exec(_SOURCE.format(**parts), space)  # noqa: S102 - made of parameter names only
+    made: types.CodeType = space["make"](*[None] * len(code.co_freevars)).__code__
+    if made.co_freevars != code.co_freevars:
+        return None
+    looks = {"co_filename": code.co_filename, "co_firstlineno": code.co_firstlineno,
+             "co_name": code.co_name}
+    if hasattr(code, "co_qualname"):
+        looks["co_qualname"] = code.co_qualname
+    return made.replace(**looks)  # type: ignore[arg-type]
+
+
+def _parameters(code: types.CodeType) -> dict[str, str]:
+    """The parameters of a function, as declared and as passed on."""
+    names, count = code.co_varnames, code.co_argcount
+    positional = list(names[:count])
+    only = list(names[count:count + code.co_kwonlyargcount])
+    rest = list(names[count + len(only):])
+    star = [f"*{rest.pop(0)}"] if code.co_flags & inspect.CO_VARARGS else []
+    stars = [f"**{rest.pop(0)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    declared = positional[:]
+    if code.co_posonlyargcount:
+        declared.insert(code.co_posonlyargcount, "/")
+    declared += star or (["*"] if only else [])
+    declared += only + stars
+    keywords = [f"{name}={name}" for name in only] + stars
+    passed = positional[1:] + star
+    return {"parameters": ", ".join(declared), "first": positional[0],
+            "positional": "".join(f"{item}, " for item in passed),
+            "keywords": ", ".join(keywords), "passed": ", ".join(passed + keywords)}
+
+
+def _unused(code: types.CodeType) -> str:
+    name = "gate"
+    while name in code.co_varnames + code.co_freevars:
+        name += "_"
+    return name
+
+
+def twin(function: Function) -> Function:
+    """A function that does what this one does now, whatever becomes of it."""
+    made = Function(function.__code__, function.__globals__, function.__name__,
+                    function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = function.__qualname__
+    made.__module__ = function.__module__
     return made
 
 
-def _dress(made: Function, original: Function) -> None:
-    made.__qualname__ = original.__qualname__
-    made.__module__ = original.__module__
-    made.__doc__ = original.__doc__
-    if hasattr(original, "__annotate__"):
-        made.__annotate__ = original.__annotate__
-    else:
-        made.__annotations__ = original.__annotations__
-    if hasattr(original, "__type_params__"):
-        made.__type_params__ = original.__type_params__
-    made.__dict__.update(original.__dict__)
-    if "__wrapped__" not in original.__dict__:
-        made.__dict__["__signature__"] = inspect.signature(original)
-
-
 class Patches:
-    """The functions replaced so far, each once, and how to undo them."""
+    """The functions patched so far, each once, and how to undo them."""
 
     def __init__(self, is_compiling: Callable[[], bool]) -> None:
-        self._is_compiling = is_compiling
-        self._done: dict[tuple[type, str], tuple[Any, Any]] = {}
+        self._gate = Gate(is_compiling)
+        self._done: dict[int, tuple[Function, types.CodeType, types.CodeType]] = {}
+        sys.modules[GATE] = self._gate
 
-    def owner(self, cls: type, name: str) -> Optional[type]:
-        """The class whose own dictionary defines name, if it is a function."""
+    def find(self, cls: type, name: str) -> Optional[Function]:
+        """The plain function that cls.name is, if it is one."""
         for base in cls.__mro__:
             if name in base.__dict__:
-                return base if isinstance(base.__dict__[name], Function) else None
+                found = base.__dict__[name]
+                return found if isinstance(found, Function) else None
         return None
 
     def replace(self, cls: type, name: str, run: Run) -> bool:
         """Route cls.name through ``run(original, self, args, kwargs)``."""
-        owner = self.owner(cls, name)
-        if owner is None:
+        function = self.find(cls, name)
+        if function is None:
             return False
-        current = owner.__dict__[name]
-        known = self._done.get((owner, name))
-        if known is not None and known[1] is current:
+        known = self._done.get(id(function))
+        if known is not None and function.__code__ is known[2]:
             return True
-        made = resemble(_template(run, current, self._is_compiling), current)
-        try:
-            setattr(owner, name, made)
-        except (AttributeError, TypeError):
+        code = trampoline(function, len(self._gate.runs))
+        if code is None:
             return False
-        self._done[owner, name] = (current, made)
+        self._done[id(function)] = (function, function.__code__, code)
+        self._gate.originals.append(twin(function))
+        self._gate.runs.append(run)
+        function.__code__ = code
         return True
 
     def restore(self, cls: type, name: str) -> None:
-        """Put an original back, unless somebody else has replaced it since."""
-        owner = self.owner(cls, name)
-        if owner is not None and (owner, name) in self._done:
-            original, made = self._done.pop((owner, name))
-            if owner.__dict__.get(name) is made:
-                setattr(owner, name, original)
+        """Give a function its own code back, unless somebody changed it since."""
+        function = self.find(cls, name)
+        if function is not None and id(function) in self._done:
+            _, own, made = self._done.pop(id(function))
+            if function.__code__ is made:
+                function.__code__ = own
 
     def undo(self) -> None:
-        """Put back every original."""
-        for owner, name in list(self._done):
-            self.restore(owner, name)
+        """Give every function its own code back."""
+        for function, own, made in self._done.values():
+            if function.__code__ is made:
+                function.__code__ = own
+        self._done.clear()

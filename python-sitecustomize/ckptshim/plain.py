@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 from torch.fx import _symbolic_trace
 
 _C: Any = torch._C
+_cuda: Any = torch.cuda
 _functorch: Any = _C._functorch
 _autograd: Any = _C._autograd
 
@@ -48,4 +49,4 @@ def _forward_mode() -> bool:
 
 
 def _capturing() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return bool(_cuda.is_initialized() and _cuda.is_current_stream_capturing())

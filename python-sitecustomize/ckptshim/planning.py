@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Optional
+import weakref
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 import torch
 
+from . import tensors
 from .bridge import Agent, PlanError, Planner
 from .kinds import Kind, Tape
 from .units import size
@@ -32,6 +34,7 @@ class Planning:
         self._settings = settings
         self._events = events
         self.written: dict[tuple[int, str], Tape] = {}   # newest per kind
+        self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self.made = 0                                    # plans so far
 
     # -- the tape --------------------------------------------------------------
@@ -49,7 +52,7 @@ class Planning:
         profile = {
             "root": kind.root_name, "key": kind.key,
             "fingerprint": fingerprint(current.calls), "size": current.size,
-            "held": held(root),
+            "held": held(root, self.optimizers),
             "calls": [_call_entry(c, current.trust, storages) for c in current.calls],
             "storages": [{"bytes": storages[j].bytes, "freed": storages[j].freed,
                           "calls": sorted(owners[j])} for j in used],
@@ -111,8 +114,8 @@ class Planning:
 
     def _replayed(self, profile: dict[str, Any], plan: dict[str, Any],
                   own: dict[str, Any]) -> int:
-        shift = own["plain_bytes"] - plan["plain_bytes"]
-        return int(plan["predicted_bytes"]) + shift
+        predicted: int = plan["predicted_bytes"] - plan["plain_bytes"]
+        return predicted + int(own["plain_bytes"])
 
     def _refuse(self, why: str) -> None:
         self._events.say_once("plan file",
@@ -210,8 +213,9 @@ def fingerprint(calls: list["Call"]) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def held(root: Optional[torch.nn.Module]) -> dict[str, int]:
-    """Bytes of parameters, gradients and buffers; optimizers are added later."""
+def held(root: Optional[torch.nn.Module],
+         optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, int]:
+    """Bytes of a model, of all its gradients and of the optimizers' state."""
     parts = {"parameters": 0, "gradients": 0, "optimizer": 0, "buffers": 0}
     if root is not None:
         for parameter in root.parameters():
@@ -219,6 +223,9 @@ def held(root: Optional[torch.nn.Module]) -> dict[str, int]:
             if parameter.requires_grad:
                 parts["gradients"] += _bytes(parameter)
         parts["buffers"] = sum(_bytes(b) for b in root.buffers())
+    for optimizer in optimizers:
+        parts["optimizer"] += sum(_bytes(t) for state in optimizer.state.values()
+                                  for t in tensors.tensors_in(state))
     return parts
 
 

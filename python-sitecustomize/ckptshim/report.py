@@ -133,7 +133,7 @@ def _call(block: "Block", call: "Call", chosen: bool) -> dict[str, Any]:
 def _write(folder: str, name: str, document: dict[str, Any]) -> None:
     handle, path = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
             json.dump(document, file, indent=1)
             file.write("\n")
         os.chmod(path, _MODE)

@@ -145,6 +145,7 @@ class Roots:
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._controller.stepped = True
+        self._controller.planning.optimizers.add(optimizer)
         self._controller.before_step()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:

@@ -4,11 +4,11 @@
  *   host LIBRARY STEP…
  *
  * LIBRARY is what stands for libc10 (see c10.c), loaded with local scope. The
- * steps: alloc and free (of one pointer), uninit, init and finalize (the interpreter),
- * full and room (its queue of pending calls), free-threaded (its version),
- * wait (longer than the library waits for the main thread), live (print the
- * agent's live bytes and whether its hooks are live). Pending calls are
- * printed, never run.
+ * steps: alloc and free (of one pointer), uninit, init and finalize (the
+ * interpreter), full and room (its queue of pending calls), free-threaded (its
+ * version), wait (longer than the library waits for the main thread), live
+ * (print the agent's live bytes, whether its hooks are live, its number of
+ * events). Pending calls are printed, never run.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -73,10 +73,11 @@ void PyGILState_Release(int state)
 #define NAMES(NAME) \
 	NAME(PyErr_Fetch) \
 	NAME(PyErr_Restore) \
-	NAME(PyErr_Occurred) NAME(PyErr_Clear) NAME( \
-		PyErr_NormalizeException) NAME(PyErr_GivenExceptionMatches) \
-		NAME(PyImport_GetModuleDict) NAME(PyObject_GetAttrString) NAME( \
-			PyObject_Repr) NAME(PyObject_IsTrue) NAME(PyDict_New) \
+	NAME(PyErr_Occurred) \
+	NAME(PyErr_Clear) NAME(PyErr_NormalizeException) NAME( \
+		PyErr_GivenExceptionMatches) NAME(PyImport_GetModuleDict) \
+		NAME(PyObject_GetAttrString) NAME(PyObject_Repr) NAME( \
+			PyObject_IsTrue) NAME(PyDict_New) \
 			NAME(PyDict_GetItemString) NAME( \
 				PyDict_SetItemString) NAME(PyEval_GetBuiltins) \
 				NAME(PyUnicode_DecodeFSDefault) NAME( \
@@ -98,9 +99,12 @@ static void *symbol(const char *name)
 static void print_live(void)
 {
 	uint64_t (*live)(int) = (uint64_t(*)(int))symbol("ckptagent_live");
+	uint64_t (*events)(void) = (uint64_t(*)(void))symbol("ckptagent_"
+							     "events");
 	int (*hooks)(void) = (int (*)(void))symbol("ckptagent_live_hooks");
 
-	printf("live %llu %d\n", (unsigned long long)live(0), hooks());
+	printf("live %llu %d %llu\n", (unsigned long long)live(0), hooks(),
+	       (unsigned long long)events());
 }
 
 static void step(const char *name)

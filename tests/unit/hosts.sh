@@ -24,18 +24,18 @@ delete='delete 0x5e1f 0x1000'
 # Every call is forwarded and counted.
 run "$new
 scheduled
-live 64 1
+live 64 1 1
 $delete
-live 0 1" host_python libc10.so alloc live free live
+live 0 1 2" host_python libc10.so alloc live free live
 
 # Without Python the calls are forwarded and nothing else happens.
 run "$new
-live 0 0
-$delete" host_plain libc10.so alloc live free
+$delete
+live 0 0 0" host_plain libc10.so alloc free live
 
 run "$new
 ckptagent: free-threaded Python is not supported; standing down
-live 0 0
+live 0 0 0
 $new" host_python libc10.so free-threaded alloc live alloc
 
 # A start is tried again until the interpreter is up and its queue has room.
@@ -52,8 +52,13 @@ $new" host_python libc10.so full alloc alloc room alloc alloc
 run "$new
 $new" host_python libc10.so finalize alloc alloc
 
-# When the main thread does not come, one thread takes its place, once, and
-# none at the interpreter's end.
+# The main thread has its time to come.
+run "$new
+scheduled
+$new" host_python libc10.so alloc alloc wait
+
+# When it does not, one thread takes its place, once, and none at the
+# interpreter's end.
 run "$new
 scheduled
 $new
@@ -65,23 +70,23 @@ $new" host_python libc10.so alloc finalize wait alloc wait
 
 # A library that calls the reporter without having it: one line.
 run "ckptagent: torch's CPU memory reporter was not found; standing down
-live 0 0" host_python libnoc10.so alloc free alloc live
+live 0 0 0" host_python libnoc10.so alloc free alloc live
 
 # One that finds the reporter in us: the same line, and no endless loop.
 run "ckptagent: torch's CPU memory reporter was not found; standing down
-live 0 0" host_python loop/libc10.so alloc free alloc live
+live 0 0 0" host_python loop/libc10.so alloc free alloc live
 
 # Disabled, or with a setting that cannot be read.
 setting=CKPT_DISABLE=1
 run "$new
-live 0 0
-$delete" host_python libc10.so alloc live free
+$delete
+live 0 0 0" host_python libc10.so alloc free live
 setting=CKPT_PROOF=never
 run "$new
 ckptagent: CKPT_PROOF: \"never\" cannot be read; accepted: always, sample, \
 first; the job runs without the agent
-live 0 0
+live 0 0 0
 $new" host_python libc10.so alloc live alloc
 run "$new
-live 0 0" host_plain libc10.so alloc live
+live 0 0 0" host_plain libc10.so alloc live
 exit $status

@@ -144,6 +144,8 @@ static void forward(struct trace *t, int call)
 		    !((t->recipe.late || t->recipe.shared) && chance(t, 30)))
 			release(t, own[i], false);
 	mark(t, 'D', call);
+	if (t->recipe.late || t->recipe.shared)
+		release_some(t, 10);
 	work(t);
 }
 

@@ -255,6 +255,53 @@ static void each_planner_takes_the_least_saving_whose_peak_holds(void **state)
 	}
 }
 
+/* Which of four calls greedy recomputes first, second and so on. */
+static void greedy_order(struct tape_call *calls, int *order)
+{
+	struct tape_segment segments[] = { { 'S', -1, 0, 0, -1 },
+					   { 'Z', -1, 0, 0, -1 } };
+	struct tape tape = { .call_count = 4,
+			     .calls = calls,
+			     .segment_count = 2,
+			     .segments = segments };
+	struct why why = { NULL, 0 };
+	bool keep[4], before[4] = { true, true, true, true };
+
+	for (int n = 0; n < 4; n++) {
+		struct goal goal = { &tape, GOAL_SAVING,
+				     saved_by(&tape, before) + 1 };
+
+		assert_int_equal(greedy_choose(&goal, keep, &why), 0);
+		for (int i = 0; i < 4; i++)
+			if (before[i] && !keep[i])
+				order[n] = i;
+		memcpy(before, keep, sizeof(keep));
+	}
+}
+
+static void greedy_breaks_ties_by_bytes_then_time_then_order(void **state)
+{
+	struct tape_call equal_ratio[] = {
+		{ .dropped = true, .saved_bytes = 10, .recompute_ms = 1 },
+		{ .dropped = true, .saved_bytes = 30, .recompute_ms = 3 },
+		{ .dropped = true, .saved_bytes = 30, .recompute_ms = 3 },
+		{ .dropped = true, .saved_bytes = 20, .recompute_ms = 2 },
+	};
+	struct tape_call for_free[] = {
+		{ .dropped = true, .saved_bytes = 99, .recompute_ms = 1 },
+		{ .dropped = true, .saved_bytes = 5, .recompute_ms = 0 },
+		{ .dropped = true, .saved_bytes = 7, .recompute_ms = 0 },
+		{ .dropped = true, .saved_bytes = 98, .recompute_ms = 1 },
+	};
+	int order[4];
+
+	(void)state;
+	greedy_order(equal_ratio, order);
+	assert_memory_equal(order, ((int[]){ 1, 2, 3, 0 }), sizeof(order));
+	greedy_order(for_free, order);
+	assert_memory_equal(order, ((int[]){ 2, 1, 0, 3 }), sizeof(order));
+}
+
 static void a_table_of_too_many_cells_is_refused_by_name(void **state)
 {
 	uint64_t seed = 3;
@@ -295,6 +342,8 @@ int main(void)
 			each_planner_reaches_the_saved_bytes_as_defined),
 		cmocka_unit_test(
 			each_planner_takes_the_least_saving_whose_peak_holds),
+		cmocka_unit_test(
+			greedy_breaks_ties_by_bytes_then_time_then_order),
 		cmocka_unit_test(a_table_of_too_many_cells_is_refused_by_name),
 		cmocka_unit_test(
 			the_first_planner_is_the_default_and_all_have_a_line),

@@ -1,0 +1,166 @@
+"""A patched function is the same object and reads the same."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import typing
+from typing import Any, Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from ckptshim.patch import Patches
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        """Scale and project."""
+        return self.up(x) * scale
+
+
+class Child(Base):
+    def forward(self, x: torch.Tensor, *more: Any, bias: Any = None,
+                **options: Any) -> torch.Tensor:
+        y = super().forward(x, *more)
+        return y if bias is None else y + bias
+
+
+class Odd(nn.Module):
+    def forward(self, gate: Any, /, gate_: Any = 1, *, _gate: Any = 3) -> Any:
+        return gate, gate_, _gate
+
+
+@pytest.fixture
+def patches() -> Iterator[Patches]:
+    made = Patches(torch.compiler.is_compiling)
+    yield made
+    made.undo()
+
+
+class Calls:
+    def __init__(self) -> None:
+        self.list: list[tuple[Any, Any]] = []
+
+    def __call__(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        self.list.append((args, kwargs))
+        return original(module, *args, **kwargs)
+
+
+def describe(function: Any) -> list[Any]:
+    return [inspect.signature(function), inspect.getsource(function),
+            typing.get_type_hints(function), function.__name__, function.__doc__,
+            function.__qualname__, function.__module__, function.__defaults__,
+            function.__kwdefaults__, hasattr(function, "__wrapped__"),
+            function.__code__.co_firstlineno, sorted(vars(function))]
+
+
+@pytest.mark.parametrize("cls", [Base, Child, Odd])
+def test_a_patched_function_is_the_same_object_and_reads_the_same(
+        cls: type, patches: Patches) -> None:
+    function, before = cls.forward, describe(cls.forward)  # type: ignore[attr-defined]
+    assert patches.replace(cls, "forward", Calls())
+    assert cls.__dict__["forward"] is function and describe(function) == before
+
+
+def test_arguments_arrive_as_they_were_given(patches: Patches) -> None:
+    calls, x = Calls(), torch.randn(2, 4)
+    child = Child()
+    plain = child(x, 3.0, bias=x, other=1)
+    patches.replace(Child, "forward", calls)
+    assert torch.equal(child(x, 3.0, bias=x, other=1), plain)
+    args, kwargs = calls.list[0]
+    assert args[1:] == (3.0,) and kwargs["other"] == 1 and kwargs["bias"] is x
+    odd = Calls()
+    patches.replace(Odd, "forward", odd)
+    assert Odd()(7, _gate=9) == (7, 1, 9)
+    assert odd.list == [((7, 1), {"_gate": 9})]
+
+
+def test_a_wrong_call_raises_the_same_error(patches: Patches) -> None:
+    patches.replace(Base, "forward", Calls())
+    with pytest.raises(TypeError, match=r"forward\(\) missing 1 required positional"):
+        Base()()
+
+
+def test_a_class_that_compares_its_forward_by_identity_still_finds_itself(
+        patches: Patches) -> None:
+    class Layer(nn.Module):
+        def __init_subclass__(cls) -> None:
+            inner = cls.forward
+
+            def forward(self: Any, x: Any) -> Any:
+                return x + 1 if type(self).forward is forward else inner(self, x)
+            cls.forward = forward  # type: ignore[method-assign]
+
+    class Block(Layer):
+        def forward(self, x: Any) -> Any:
+            return x
+
+    assert patches.replace(Block, "forward", Calls())
+    assert Block()(1) == 2
+
+
+def test_undo_leaves_nothing_behind(patches: Patches) -> None:
+    code, calls = Base.forward.__code__, Calls()
+    patches.replace(Base, "forward", calls)
+    assert Base.forward.__code__ is not code
+    patches.undo()
+    Base()(torch.randn(2, 4))
+    assert Base.forward.__code__ is code and not calls.list
+
+
+def test_a_function_is_patched_once(patches: Patches) -> None:
+    first, second = Calls(), Calls()
+    patches.replace(Base, "forward", first)
+    patches.replace(Base, "forward", second)
+    Base()(torch.randn(2, 4))
+    assert len(first.list) == 1 and not second.list
+
+
+@pytest.mark.parametrize("forward", [len, staticmethod(len), None, 3])
+def test_what_is_no_plain_function_is_refused(forward: Any, patches: Patches) -> None:
+    cls = type("Strange", (nn.Module,), {"forward": forward})
+    assert not patches.replace(cls, "forward", Calls())
+
+
+def test_generators_are_refused(patches: Patches) -> None:
+    class Yields(nn.Module):
+        def forward(self, x: Any) -> Any:
+            yield x
+
+    assert not patches.replace(Yields, "forward", Calls())
+
+
+def test_scripting_and_tracing_see_the_original(patches: Patches) -> None:
+    module, x = Base(), torch.randn(2, 4)
+    plain = module(x)
+    patches.replace(Base, "forward", Calls())
+    assert torch.equal(torch.jit.script(module)(x), plain)
+    assert torch.equal(torch.jit.trace(module, x)(x), plain)
+
+
+def test_compilation_breaks_no_graph_and_is_done_once(patches: Patches) -> None:
+    from torch._dynamo.testing import CompileCounter
+    module, x = Child(), torch.randn(2, 4)
+    plain, calls = module(x, bias=x), Calls()
+    patches.replace(Child, "forward", calls)
+    counter = CompileCounter()
+    compiled = torch.compile(module, backend=counter, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(x, bias=x), plain)
+    assert counter.frame_count == 1 and not calls.list
+
+
+def test_copies_and_pickles_hold_nothing_foreign(patches: Patches) -> None:
+    module = Base()
+    before = pickle.dumps(module)
+    patches.replace(Base, "forward", Calls())
+    assert pickle.dumps(module) == before
+    assert b"ckpt" not in pickle.dumps(copy.deepcopy(module))
