@@ -333,17 +333,17 @@ static void trace(struct solver *s)
 static int pass(struct solver *s, size_t cap, double *bound)
 {
 	const struct front *top;
-	const struct point *last;
-	double reached;
+	double reached, value = -INFINITY;
 
 	s->cap = cap;
 	s->lost = -INFINITY;
 	if (build_fronts(s) < 0)
 		return -ENOMEM;
 	top = &s->fronts[s->front_count - 1];
-	last = s->points + top->start + top->count - 1;
-	if (top->count && last->value > s->best) {
-		s->best = last->value;
+	if (top->count)
+		value = s->points[top->start + top->count - 1].value;
+	if (value > s->best) {
+		s->best = value;
 		trace(s);
 	}
 	reached = fmax(s->best, s->lost);

@@ -115,7 +115,7 @@ class Sweep:
         with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
             path = pathlib.Path(folder) / "plan.json"
             path.write_text(json.dumps(plan))
-            return start(self.name, CKPT_PLAN=str(path)).peak
+            return start(self.name, "min", CKPT_PLAN=str(path)).peak
 
 
 def sweep(name, places, planner):

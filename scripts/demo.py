@@ -103,9 +103,10 @@ class Demo:
     def run(self):
         floor, peak = self.bounds()
         plain = self.train("without the agent", self.steps, agent=False)
-        budgets = [int(floor + place * (peak - floor)) for place in PLACES]
+        budgets = [int(floor + place * (peak - floor)) // MIB
+                   for place in PLACES]
         runs = [self.train(f"budget {i} of {len(budgets)}", self.steps,
-                           CKPT_BUDGET=budget)
+                           CKPT_BUDGET=f"{budget}M")
                 for i, budget in enumerate(budgets, 1)]
         by_hand = self.train("checkpoints set by hand (measured, no budget)",
                              self.steps, "--checkpoint")

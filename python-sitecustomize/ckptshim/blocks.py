@@ -94,8 +94,9 @@ class Block:
         status = self.status.get(key)
         if self.barred or status == TRUSTED:
             return False
-        return status is None or (status in PASSING
-                                  and self.tries.get(key, 0) < _TRIES)
+        passing = status in PASSING or (status == "mutates_arguments"
+                                        and self.scope.deep)
+        return status is None or (passing and self.tries.get(key, 0) < _TRIES)
 
     def trust(self, key: str) -> None:
         """A recompute agreed in every bit."""

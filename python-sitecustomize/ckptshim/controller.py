@@ -20,7 +20,7 @@ from .bridge import CPU, Agent, Planner
 from .events import Events
 from .frames import DROP, MEASURE, PROVE, Frame, Frames, MismatchError, Watcher
 from .kinds import Kind, Signature, Tape, on_cpu
-from .planning import Planning
+from .planning import Infeasible, Planning
 from .probe import Look
 from .settings import Settings
 from .spill import Spill
@@ -78,6 +78,7 @@ class Controller(Watcher):
         self.openings = 0
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
+        self.broken = False
         self.has_optimizer = False      # one was built
         self.stepped = False            # Optimizer.step was called
         self.learned: Callable[[], None] = lambda: None
@@ -132,12 +133,24 @@ class Controller(Watcher):
     # -- forwards ------------------------------------------------------------
 
     def root_enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """An outermost forward with gradients is about to run."""
+        """An outermost forward with gradients is about to run.
+
+        Raises:
+            RuntimeError: CKPT_ON_INFEASIBLE=raise and the budget cannot be met.
+        """
+        try:
+            self._root_enter(module, args, kwargs)
+        except Infeasible:
+            raise
+        except Exception as error:
+            self.failed(error)
+
+    def _root_enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         current = self.current
         if current is not None and not self._hand_step_since(current):
             return
         if current is not None:
-            self.finish()
+            self._finish()
         if on_cpu(module, args, kwargs):
             self.current = self._begin(module, args, kwargs)
 
@@ -145,7 +158,7 @@ class Controller(Watcher):
                       args: Any, kwargs: Any) -> Any:
         """A registered module's forward inside an iteration."""
         current = self.current
-        if (current is None or current.mode == "free" or block.opened
+        if (current is None or current.mode == "free" or block.opened or self.broken
                 or plain.must_be_plain()):
             return original(module, *args, **kwargs)
         if plain.hooks_in_force():
@@ -160,13 +173,13 @@ class Controller(Watcher):
         if mode is None:
             return self._seen(current, call, original, module, args, kwargs)
         self._list(current, call)
+        if mode == PROVE or current.mode == "tape":
+            call.measure_boundary(args, kwargs, self.agent)
+        look = None
+        if mode == PROVE or (mode == DROP and not block.scope.is_known(module)):
+            look = Look(module, original, args, kwargs)
         self.local.depth = getattr(self.local, "depth", 0) + 1
         try:
-            look = None
-            if mode == PROVE or current.mode == "tape":
-                call.measure_boundary(args, kwargs, self.agent)
-            if mode == PROVE:
-                look = Look(module, original, args, kwargs)
             return self.frames.forward(call, mode, look, original, module, args,
                                        kwargs)
         except BaseException:
@@ -230,6 +243,7 @@ class Controller(Watcher):
     def looked(self, frame: Frame, look: Look) -> bool:
         block = frame.call.block
         block.scope.changing |= look.changing
+        block.scope.deep |= look.wants_copies
         reason = look.verdict()
         if reason is None:
             return True
@@ -325,6 +339,16 @@ class Controller(Watcher):
             return 0 if chosen else _PROBE_STRIDE
         return None
 
+    def failed(self, error: Exception) -> None:
+        self.stand_down(f"{type(error).__name__}: {error}")
+
+    def stand_down(self, why: str) -> None:
+        """Leave the job alone from here on; frames that exist stay exact."""
+        if not self.broken:
+            self.broken = True
+            self.events.add(self.iterations, "stand_down", why)
+            self.agent.log("warning", f"standing down: {why}")
+
     # -- iterations ----------------------------------------------------------
 
     def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iteration:
@@ -359,7 +383,7 @@ class Controller(Watcher):
     def _choose(self, kind: Kind, signature: Signature,
                 base: int) -> tuple[str, Optional[Tape]]:
         """The mode of an iteration that is about to start, and its tape."""
-        if self.settings.measure_only:
+        if self.settings.measure_only or self.broken:
             return ("free" if kind.iterations else "measure"), None
         if kind.state == "free":
             if kind.last is None or \
@@ -394,6 +418,12 @@ class Controller(Watcher):
 
     def finish(self) -> None:
         """The iteration has ended: learn from it."""
+        try:
+            self._finish()
+        except Exception as error:
+            self.failed(error)
+
+    def _finish(self) -> None:
         current, self.current = self.current, None
         if current is None:
             self._count(self.agent.peak(CPU))   # its root could not be watched

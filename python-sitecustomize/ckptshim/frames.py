@@ -86,6 +86,12 @@ class Frame:
         self.digests: dict[int, "Digest"] = {}
         self.stopped = False
 
+    def pack(self, tensor: torch.Tensor) -> Handle:
+        """Autograd saves a tensor."""
+        handle = Handle(self, len(self.handles), tensor)
+        self.handles.append(weakref.ref(handle))
+        return handle
+
     def alive(self) -> list[Handle]:
         """The handles that autograd still holds, in the order of saving."""
         return [h for h in (r() for r in self.handles) if h is not None]
@@ -130,6 +136,10 @@ class Watcher:
     def looked(self, frame: Frame, look: "Look") -> bool:
         """The look at a first forward is over; False: keep this frame."""
         return True
+
+    def failed(self, error: Exception) -> None:
+        """Our own code raised; the job goes on as if it had not."""
+        raise error
 
     def dropping(self, frame: Frame, addresses: list[int]) -> None:
         """These storages are about to lose the frame's hold."""
@@ -178,39 +188,71 @@ class Frames:
         """Run original(module, ...) in a frame and decide what becomes of it.
 
         look, if given, watches the forward; what it finds can only turn the
-        frame into a kept one.
+        frame into a kept one. An error of our own leaves a plain or a kept call.
         """
-        note = None
-        if mode in (DROP, PROVE):
-            note = Note.take(call.block.scope, module, args, kwargs)
-        frame = Frame(call, original, module, note)
-        if mode != KEEP:
-            frame.outside = call.block.own_addresses()
-            frame.outside.update(map(tensors.address,
-                                     tensors.tensors_in((args, kwargs))))
-        handles = frame.handles
-
-        def pack(tensor: torch.Tensor) -> Handle:
-            handle = Handle(frame, len(handles), tensor)
-            handles.append(weakref.ref(handle))
-            return handle
-
-        self._watcher.forward_begins(call)
+        try:
+            frame = self._prepare(call, mode, look, original, module, args, kwargs)
+        except Exception as error:
+            self._watcher.failed(error)
+            return original(module, *args, **kwargs)
         begin = time.perf_counter()
-        _push_hooks(pack, self.unpack)
+        _push_hooks(frame.pack, self.unpack)
         try:
             with look or _nothing:
                 result = original(module, *args, **kwargs)
         finally:
             _pop_hooks()
         call.forward_ms = 1e3 * (time.perf_counter() - begin)
+        try:
+            self._finish(frame, mode, look, args, kwargs, result)
+        except Exception as error:
+            if frame.state != DROP:
+                frame.settle()
+            self._watcher.failed(error)
+        return result
+
+    def _prepare(self, call: "Call", mode: str, look: Optional["Look"], original: Any,
+                 module: torch.nn.Module, args: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> Frame:
+        note = None
+        if mode in (DROP, PROVE):
+            note = Note.take(call.block.scope, module, args, kwargs)
+            if look is not None:
+                look.copied = note.copied()
+        frame = Frame(call, original, module, note)
+        if mode != KEEP:
+            frame.outside = call.block.own_addresses()
+            frame.outside.update(map(tensors.address,
+                                     tensors.tensors_in((args, kwargs))))
+        self._watcher.forward_begins(call)
+        return frame
+
+    def _finish(self, frame: Frame, mode: str, look: Optional["Look"],
+                args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """The forward has returned: decide."""
         frame.outside.update(map(tensors.address, tensors.tensors_in(result)))
+        if frame.note is not None and self._changed_late(frame, args, kwargs):
+            mode = MEASURE
         self._watcher.forward_ends(frame)
         if look is not None and not self._watcher.looked(frame, look):
             mode = MEASURE
         self._decide(frame, mode)
         self._watcher.frame_decided(frame)
-        return result
+
+    @staticmethod
+    def _changed_late(frame: Frame, args: Any, kwargs: Any) -> bool:
+        """Whether a forward wrote to what its look had found it only to read."""
+        scope, note, module = frame.call.block.scope, frame.note, frame.module
+        assert note is not None and module is not None
+        if scope.deep:      # what it put into its arguments is an output as well
+            frame.outside.update(map(tensors.address,
+                                     tensors.tensors_in((args, kwargs))))
+        changed = note.changed_versions()
+        if not changed or not scope.is_known(module):
+            return False
+        scope.changing |= {name[len("buffer "):] for name in changed
+                           if name.startswith("buffer ")}
+        return True
 
     def _decide(self, frame: Frame, mode: str) -> None:
         call = frame.call

@@ -50,11 +50,13 @@ class Scope:
         changing: dotted names of the buffers whose contents a forward changes.
             Until a look has told which (for each combination of training flags)
             the contents of all buffers are remembered.
+        deep: copy every record among the arguments, since the forward changes them.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = weakref.ref(module)
         self._plan: Optional[Plan] = None
+        self.deep = False
         self._changing: set[str] = set()
         self._known: set[_Form] = set()
         self._form: _Form = ()
@@ -110,17 +112,18 @@ class Note:
     """What one forward could see."""
 
     __slots__ = ("_scope", "_tree", "_streams", "_modes", "_context", "_args",
-                 "_kwargs", "_inputs", "_versions", "_module")
+                 "_kwargs", "_inputs", "_versions", "_module", "_copier")
 
     @_unseen
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
-        copier = Copier()
+        copier = Copier(scope.deep)
         self._scope = scope
         self._module = weakref.ref(module)
         self._args = tuple([copier.copy(item) for item in args])
         self._kwargs = copier.dictionary(kwargs) if kwargs else {}
         self._inputs = copier.tensors
+        self._copier = copier
         self._tree = tree = scope.tree(module, past=True)
         self._streams = streams.take()
         self._modes = modes.take()
@@ -132,6 +135,10 @@ class Note:
              kwargs: dict[str, Any]) -> "Note":
         """Remember it, before the forward of module(*args, **kwargs)."""
         return cls(scope, module, args, kwargs)
+
+    def copied(self) -> frozenset[int]:
+        """The ids of the arguments' parts that a recompute gets copies of."""
+        return self._copier.copied()
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -145,7 +152,7 @@ class Note:
 
     @_unseen
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        copier = Copier()
+        copier = Copier(self._scope.deep)
         args = [copier.copy(item) for item in self._args]
         return args, copier.dictionary(self._kwargs)
 

@@ -24,6 +24,10 @@ _ALONE = 0.1        # of what planning can save: worth opening a block for
 _IDLE = 0.01        # of the budget: less is no cause to plan anew
 
 
+class Infeasible(RuntimeError):
+    """The budget cannot be met and CKPT_ON_INFEASIBLE is raise."""
+
+
 class Planning:
     """Records tapes, asks the planner, and judges its predictions."""
 
@@ -160,7 +164,7 @@ class Planning:
         if plan["feasible"] or self._settings.minimum or choice == "best_effort":
             return False
         if choice == "raise" and not quiet:
-            raise RuntimeError("ckptagent: " + self._shortfall(tape))
+            raise Infeasible("ckptagent: " + self._shortfall(tape))
         return True
 
     # -- corrections -----------------------------------------------------------

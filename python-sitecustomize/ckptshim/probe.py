@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import attributes, contents, digest, modes
+from . import attributes, contents, digest, modes, structures
 from .reach import ARGUMENT, GLOBAL, MODULE
 from .tensors import tensors_in
 from .tracer import Tracer
@@ -38,6 +38,9 @@ class Look:
 
     Attributes:
         changing: dotted names of the buffers whose contents changed.
+        copied: ids of the objects among the arguments that a recompute gets
+            copies of (``Note.copied``); to be set before the forward ends.
+        wants_copies: arguments changed that a deep note would copy.
         detail: a few words on what was found first, "" if nothing was.
     """
 
@@ -45,6 +48,8 @@ class Look:
                  args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.changing: set[str] = set()
         self.detail = ""
+        self.copied: frozenset[int] = frozenset()
+        self.wants_copies = False
         self._found: dict[str, str] = {}
         self._inputs = (forward, args, kwargs)
         self._module: Optional[torch.nn.Module] = module
@@ -114,9 +119,20 @@ class Look:
         for part in self._parts:
             for reason, what in part.changes(self._watch.budget, self.changing):
                 self._find(reason, what)
-        for origin, path in self._watch.changes():
+        for origin, path, value in self._watch.changes():
+            if origin == ARGUMENT and self._is_spared(value):
+                continue
             self._find(_REASONS[origin], f"{origin} {path}"
                        if not path.startswith("argument") else path)
+
+    def _is_spared(self, value: Any) -> bool:
+        """Whether a recompute changes a copy of this argument, or could."""
+        if id(value) in self._watch.shared:
+            return False
+        if id(value) in self.copied:
+            return True
+        self.wants_copies |= structures.can_copy(value)
+        return False
 
     def _find(self, reason: str, detail: str) -> None:
         self._found.setdefault(reason, detail)

@@ -51,14 +51,17 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
 class Copier:
     """One pass over a structure. Equal objects become equal copies.
 
+    deep: copy every record, whether there is a tensor inside or not.
+
     Attributes:
         tensors: the tensors met, as held (each once a place).
     """
 
-    __slots__ = ("tensors", "_done", "_depth")
+    __slots__ = ("tensors", "_done", "_depth", "_deep")
 
-    def __init__(self) -> None:
+    def __init__(self, deep: bool = False) -> None:
         self.tensors: list[torch.Tensor] = []
+        self._deep = deep
         self._done: dict[int, Any] = {}
         self._depth = 0
 
@@ -73,12 +76,18 @@ class Copier:
         handler = _HANDLERS.get(kind)
         if handler is None:
             handler = _HANDLERS[kind] = _handler(kind)
+        if handler is _as_it_is and self._deep and kind in _without:
+            handler = _object
         if handler is _as_it_is or self._depth > _DEPTH:
             return value
         self._depth += 1
         made = self._done[id(value)] = handler(self, value)
         self._depth -= 1
         return made
+
+    def copied(self) -> frozenset[int]:
+        """The ids of the objects that there are copies of."""
+        return frozenset([key for key, made in self._done.items() if id(made) != key])
 
     def dictionary(self, values: dict[Any, Any]) -> dict[Any, Any]:
         """A plain dictionary with copies of the values."""
@@ -87,6 +96,13 @@ class Copier:
 
 
 Handler = Callable[[Copier, Any], Any]
+
+
+def can_copy(value: Any) -> bool:
+    """Whether a deep copier makes a copy of a container or record like this."""
+    kind = type(value)
+    handler = _HANDLERS.get(kind) or _handler(kind)
+    return handler not in (_as_it_is, _tensor) or kind in _without
 
 
 def _as_it_is(copier: Copier, value: Any) -> Any:
@@ -170,7 +186,7 @@ def _object(copier: Copier, value: Any) -> Any:
     made = object.__new__(kind)
     copier._done[id(value)] = made      # it may refer to itself
     _copy_attributes(copier, value, made)
-    if len(copier.tensors) > before:
+    if len(copier.tensors) > before or copier._deep:
         return made
     _without[kind] = _without.get(kind, 0) + 1
     if _without[kind] > _ENOUGH:        # a configuration: never look inside again

@@ -16,7 +16,7 @@ import torch
 
 from . import digest, reach, structures
 from .foreign import is_foreign
-from .reach import GLOBAL
+from .reach import ARGUMENT, GLOBAL
 
 _LIMIT = 6000               # objects
 _TIME = 0.02                # seconds for one walk
@@ -41,6 +41,8 @@ class Watch:
         self.modules: dict[int, torch.nn.Module] = {}   # looked after elsewhere
         self.iterator: Optional[str] = None             # met among the arguments
         self.scripts: list[Any] = []                    # TorchScript functions met
+        self._arguments: set[int] = set()               # first met among arguments
+        self.shared: set[int] = set()                   # of these, met elsewhere too
 
     # -- remembering ---------------------------------------------------------
 
@@ -100,9 +102,15 @@ class Watch:
             value, origin, path = queue.popleft()
             kind = type(value)
             if (kind in structures.ATOMS and kind is not types.FunctionType
-                    and kind is not type) or id(value) in seen:
+                    and kind is not type):
+                continue
+            if id(value) in seen:
+                if origin != ARGUMENT and id(value) in self._arguments:
+                    self.shared.add(id(value))
                 continue
             seen[id(value)] = value
+            if origin == ARGUMENT:
+                self._arguments.add(id(value))
             try:
                 reach.handler(kind)(self, value, origin, path)
             except Exception:           # an object that does not want to be seen
@@ -129,15 +137,15 @@ class Watch:
 
     # -- comparing -----------------------------------------------------------
 
-    def changes(self) -> Iterator[tuple[str, str]]:
-        """Origin and path of what is no longer as it was."""
+    def changes(self) -> Iterator[tuple[str, str, Any]]:
+        """Origin, path and object of what is no longer as it was."""
         for check, value, state, origin, path in self._records:
             try:
                 held = check(value, state)
             except Exception:
                 held = False
             if not held:
-                yield origin, path
+                yield origin, path, value
 
 
 def _binding(place: tuple[dict[str, Any], str], before: Any) -> bool:

@@ -251,6 +251,7 @@ def test_it_starts_although_the_main_thread_is_blocked(prefix):
                   ).python("""
         import torch
         def work():
+            time.sleep(0.3)  # until the main thread sits in join()
             end = time.monotonic() + 20
             while not hasattr(sys, "ckpt_thread") and time.monotonic() < end:
                 torch.ones(3)
@@ -346,8 +347,9 @@ def test_a_child_forked_before_the_start_makes_its_own(prefix):
     done = prefix(MARK).python("""
         import torch
         status = []
-        def work():  # the main thread sits in join(): the start is scheduled
-            torch.ones(3)
+        def work():
+            time.sleep(0.3)  # until the main thread sits in join()
+            torch.ones(3)    # schedules the start
             child = os.fork()
             if child == 0:
                 for _ in range(10000): pass

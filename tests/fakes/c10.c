@@ -1,41 +1,22 @@
 /*
- * A libc10 of two functions: the memory reporter, and an allocator that calls
- * it through the PLT as the real one does. Built as libc10.so; without the
- * reporter as libnoc10.so, and as loop/libc10.so, which needs libckptagent.so
- * and so finds the reporter there.
+ * The allocator of a fake libc10, which calls the memory reporter through the
+ * PLT as the real one does. With reporter.c it is libc10.so; without, it is
+ * libnoc10.so, and loop/libc10.so, which needs libckptagent.so and so finds a
+ * reporter there.
  */
-#include <stddef.h>
-#include <stdio.h>
+#include "reporter.h"
 
-#define NEW _ZN3c1025ProfiledCPUMemoryReporter3NewEPvm
-#define DELETE _ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv
-
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT void NEW(void *self, void *ptr, size_t bytes);
-EXPORT void DELETE(void *self, void *ptr);
-
-#ifndef WITHOUT_REPORTER
-void NEW(void *self, void *ptr, size_t bytes)
-{
-	printf("new %p %p %zu\n", self, ptr, bytes);
-}
-
-void DELETE(void *self, void *ptr)
-{
-	printf("delete %p %p\n", self, ptr);
-}
-#endif
+#define SELF ((void *)0x5e1f)
 
 EXPORT void fake_alloc(void *ptr, size_t bytes);
 EXPORT void fake_free(void *ptr);
 
 void fake_alloc(void *ptr, size_t bytes)
 {
-	NEW((void *)0x5e1f, ptr, bytes);
+	reporter_new(SELF, ptr, bytes);
 }
 
 void fake_free(void *ptr)
 {
-	DELETE((void *)0x5e1f, ptr);
+	reporter_delete(SELF, ptr);
 }

@@ -70,24 +70,12 @@ void PyGILState_Release(int state)
 }
 
 /* Looked up, never called. */
-#define NAMES(NAME) \
-	NAME(PyErr_Fetch) \
-	NAME(PyErr_Restore) \
-	NAME(PyErr_Occurred) \
-	NAME(PyErr_Clear) NAME(PyErr_NormalizeException) NAME( \
-		PyErr_GivenExceptionMatches) NAME(PyImport_GetModuleDict) \
-		NAME(PyObject_GetAttrString) NAME(PyObject_Repr) NAME( \
-			PyObject_IsTrue) NAME(PyDict_New) \
-			NAME(PyDict_GetItemString) NAME( \
-				PyDict_SetItemString) NAME(PyEval_GetBuiltins) \
-				NAME(PyUnicode_DecodeFSDefault) NAME( \
-					PyUnicode_AsUTF8) NAME(Py_CompileString) \
-					NAME(PyEval_EvalCode) NAME(Py_DecRef) \
-						NAME(PyExc_KeyboardInterrupt)
-#ifdef WITH_PYTHON
-#define NAME(name) EXPORT char name[1] = "";
-NAMES(NAME)
-#endif
+EXPORT char PyErr_Fetch, PyErr_Restore, PyErr_Occurred, PyErr_Clear,
+	PyErr_NormalizeException, PyErr_GivenExceptionMatches,
+	PyImport_GetModuleDict, PyObject_GetAttrString, PyObject_Repr,
+	PyObject_IsTrue, PyDict_New, PyDict_GetItemString, PyDict_SetItemString,
+	PyEval_GetBuiltins, PyUnicode_DecodeFSDefault, PyUnicode_AsUTF8,
+	Py_CompileString, PyEval_EvalCode, Py_DecRef, PyExc_KeyboardInterrupt;
 
 static void *library;
 

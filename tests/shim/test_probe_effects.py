@@ -66,7 +66,7 @@ class Slotted:
 SLOTTED = Slotted()
 
 
-def helper():
+def add_one():
     SEEN.append(1)
 
 
@@ -144,7 +144,7 @@ GLOBAL_EFFECTS = {
     "a nested list grows": lambda self, x: NESTED["a"].append(1),
     "a number is bound anew": global_counter,
     "a table is built on first use": global_lazy,
-    "a function called does it": lambda self, x: helper(),
+    "a function called does it": lambda self, x: add_one(),
     "a decorator counts in a closure": lambda self, x: decorated(x),
     "a default argument grows": lambda self, x: with_default(x),
     "a class attribute counts": lambda self, x: setattr(

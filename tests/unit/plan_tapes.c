@@ -33,7 +33,8 @@ struct trace {
 	int id_count;
 	bool excluded[CALLS_MAX];
 	double ms[CALLS_MAX];
-	bool late_freed; /* since the last allocation or mark */
+	int done[CALLS_MAX], done_count; /* calls after their backward */
+	bool late_freed;		 /* since the last allocation or mark */
 };
 
 /* splitmix64 */
@@ -164,25 +165,31 @@ static void recompute(struct trace *t, int call, int *copies, int *count)
 	mark(t, 'R', call);
 }
 
-static void backward(struct trace *t, int call)
+/* Backward needs the saved tensors of a call. */
+static void use(struct trace *t, int call)
 {
 	int copies[IDS_MAX], count = 0;
 
+	recompute(t, call, copies, &count);
+	work(t);
+	if (chance(t, 40))
+		allocate(t, '+', some_bytes(t)); /* a gradient */
+	for (int i = 0; i < count; i++)
+		release(t, copies[i], false);
+	if (t->recipe.late || t->recipe.shared)
+		release_some(t, 20);
+	work(t);
+}
+
+static void backward(struct trace *t, int call)
+{
 	if (t->excluded[call])
 		return;
-	for (int again = 0; again < 2; again++) {
-		recompute(t, call, copies, &count);
-		work(t);
-		if (chance(t, 40))
-			allocate(t, '+', some_bytes(t)); /* a gradient */
-		for (int i = 0; i < count; i++)
-			release(t, copies[i], false);
-		if (t->recipe.late || t->recipe.shared)
-			release_some(t, 20);
-		work(t);
-		if (!t->recipe.again || chance(t, 70))
-			return;
-	}
+	use(t, call);
+	t->done[t->done_count++] = call;
+	/* Once more, this one or one of long ago. */
+	if (t->recipe.again && chance(t, 40))
+		use(t, t->done[draw(&t->seed, (uint64_t)t->done_count)]);
 }
 
 /* Which of the open calls has its backward next. */
