@@ -59,6 +59,73 @@ int ckptplan_solve(const char *profile, const char *request, char **plan,
 	return error;
 }
 
+/* The plan for a kind: the one with its fingerprint, of the same key if any. */
+static const struct plan *plan_for(const struct plans *plans,
+				   const struct tape *tape)
+{
+	const struct plan *found = NULL;
+
+	for (size_t i = 0; i < plans->count; i++) {
+		const struct plan *plan = &plans->plans[i];
+
+		if (strcmp(plan->fingerprint, tape->fingerprint))
+			continue;
+		if (!found || !strcmp(plan->key, tape->key))
+			found = plan;
+	}
+	return found;
+}
+
+static int judge_plan(const struct plans *plans, struct profile *profile,
+		      struct request *request, char **text,
+		      const struct why *why)
+{
+	const struct plan *plan;
+	bool *keep;
+	int error = plans_fit(plans, profile, why);
+
+	if (error)
+		return error;
+	plan = request->kind < (int64_t)profile->kind_count ?
+		       plan_for(plans, &profile->kinds[request->kind]) :
+		       NULL;
+	if (!plan)
+		return why_refuse(why, "no plan is for this kind of iteration");
+	keep = malloc(plan->call_count + 1);
+	if (!keep)
+		return why_memory(why);
+	for (size_t i = 0; i < plan->call_count; i++)
+		keep[i] = plan->calls[i].decision != PLAN_RECOMPUTE;
+	request->keep = keep;
+	request->planner = planner_find(plan->planner);
+	error = solve_profile(profile, request, text, why);
+	free(keep);
+	return error;
+}
+
+int ckptplan_judge(const char *plan, const char *profile, const char *request,
+		   char **judged, char *why, size_t why_size)
+{
+	struct why cause = { why, why_size };
+	struct request wanted;
+	struct profile read;
+	struct plans plans;
+	int error = request_read(request, &wanted, &cause);
+
+	*judged = NULL;
+	if (!error)
+		error = plans_read(plan, &plans, &cause);
+	if (error)
+		return error;
+	error = profile_read(profile, &read, &cause);
+	if (!error) {
+		error = judge_plan(&plans, &read, &wanted, judged, &cause);
+		profile_free(&read);
+	}
+	plans_free(&plans);
+	return error;
+}
+
 static int check_profile(const char *text, const struct why *why)
 {
 	struct profile profile;

@@ -45,6 +45,14 @@ int ckptplan_check(const char *format, const char *text, char *why,
 int ckptplan_validate(const char *plan, const char *profile, char *why,
 		      size_t why_size);
 
+/*
+ * What a given plan costs: as ckptplan_solve, but the decisions are those of
+ * the plan document's entry for the request's kind (the same fingerprint), and
+ * so is the planner's name. -EINVAL too where the plan does not fit.
+ */
+int ckptplan_judge(const char *plan, const char *profile, const char *request,
+		   char **judged, char *why, size_t why_size);
+
 void ckptplan_free(char *text);
 
 #pragma GCC visibility pop

@@ -21,6 +21,7 @@ struct request {
 	int64_t bytes; /* else the budget */
 	double saving; /* the fraction of the activations, 0..1 */
 	int64_t base;  /* live bytes at the start, -1: as measured */
+	const bool *keep; /* judge this choice instead of making one */
 };
 
 int request_read(const char *text, struct request *request,

@@ -77,11 +77,15 @@ static int choose(struct work *w, struct plan *plan, const struct why *why)
 {
 	bool optimal = w->request->planner->choose == optimal_choose;
 	struct tape_peak peak;
-	int error = optimal ?
-			    optimal_choose_gap(&w->goal, w->keep, &plan->gap_ms,
-					       why) :
-			    w->request->planner->choose(&w->goal, w->keep, why);
+	int error = 0;
 
+	if (w->request->keep)
+		memcpy(w->keep, w->request->keep, w->tape->call_count);
+	else if (optimal)
+		error = optimal_choose_gap(&w->goal, w->keep, &plan->gap_ms,
+					   why);
+	else
+		error = w->request->planner->choose(&w->goal, w->keep, why);
 	if (error)
 		return error;
 	peak = tape_peak(w->tape, w->keep, w->bytes);
@@ -89,7 +93,7 @@ static int choose(struct work *w, struct plan *plan, const struct why *why)
 	plan->peak_mark = w->tape->segments[peak.segment].mark;
 	plan->peak_call = w->tape->segments[peak.segment].call;
 	plan->recompute_ms = tape_recompute_ms(w->tape, w->keep);
-	return optimal ? 0 : find_gap(w, plan, why);
+	return optimal && !w->request->keep ? 0 : find_gap(w, plan, why);
 }
 
 static int64_t saved_by(const struct work *w)

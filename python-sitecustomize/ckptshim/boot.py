@@ -55,7 +55,7 @@ def start(library: str) -> None:
         agent.log("warning", f"standing down: {why}")
         return
     settings = Settings(agent)
-    if settings.budget in ("unset", "") and not settings.out:
+    if settings.budget in ("unset", "") and not settings.out and not settings.plan:
         return
     try:
         discover.check(settings.blocks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 from ctypes import byref, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64
-from typing import Any, Optional, Sequence
+from typing import Any, Sequence
 
 ABI = 1
 CPU = 0
@@ -145,8 +145,9 @@ class Planner:
             raise AbiError(f"{path} is of another version")
         self._solve = _declare(library, "ckptplan_solve", c_int, c_char_p, c_char_p,
                                ctypes.POINTER(ctypes.c_void_p), c_char_p, c_size_t)
-        self._validate = _declare(library, "ckptplan_validate", c_int, c_char_p,
-                                  c_char_p, c_char_p, c_size_t)
+        self._judge = _declare(library, "ckptplan_judge", c_int, c_char_p, c_char_p,
+                               c_char_p, ctypes.POINTER(ctypes.c_void_p), c_char_p,
+                               c_size_t)
         self._free = _declare(library, "ckptplan_free", None, ctypes.c_void_p)
 
     def solve(self, profile: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -155,10 +156,22 @@ class Planner:
         Raises:
             PlanError: the profile or the request is refused, or memory is short.
         """
+        return self._plan(self._solve, _json(profile), _json(request))
+
+    def judge(self, plan: str, profile: dict[str, Any],
+              request: dict[str, Any]) -> dict[str, Any]:
+        """What the decisions of a plan document (text) cost.
+
+        Raises:
+            PlanError: the plan is refused or does not fit the profile.
+        """
+        return self._plan(self._judge, plan.encode("utf-8", "surrogateescape"),
+                          _json(profile), _json(request))
+
+    def _plan(self, function: Any, *documents: bytes) -> dict[str, Any]:
         text = ctypes.c_void_p()
         why = ctypes.create_string_buffer(512)
-        if self._solve(json.dumps(profile).encode(), json.dumps(request).encode(),
-                       byref(text), why, len(why)):
+        if function(*documents, byref(text), why, len(why)):
             raise PlanError(why.value.decode("utf-8", "replace"))
         try:
             document = json.loads(ctypes.string_at(text))
@@ -167,10 +180,6 @@ class Planner:
         plan: dict[str, Any] = document["plans"][0]
         return plan
 
-    def refusal(self, plan: str, profile: dict[str, Any]) -> Optional[str]:
-        """Why the plan document does not fit the profile, or None."""
-        why = ctypes.create_string_buffer(512)
-        if self._validate(plan.encode("utf-8", "surrogateescape"),
-                          json.dumps(profile).encode(), why, len(why)):
-            return why.value.decode("utf-8", "replace")
-        return None
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode()

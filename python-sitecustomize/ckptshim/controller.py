@@ -297,7 +297,7 @@ class Controller(Watcher):
             return False
         current.backward = True
         kind = current.kind
-        return (self.settings.minimum or current.spilled > 0 or current.proofs > 0
+        return (self.settings.must_plan or current.spilled > 0 or current.proofs > 0
                 or (kind is not None and kind.must_prove)
                 or self.agent.peak(CPU) + 2 * self.growth > self.settings.limit)
 
@@ -472,7 +472,7 @@ class Controller(Watcher):
 
     def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
         if not over and not current.proofs and not current.spilled \
-                and not self.settings.minimum and not kind.must_prove:
+                and not self.settings.must_plan and not kind.must_prove:
             kind.state = "free"
             return
         kind.must_prove = True

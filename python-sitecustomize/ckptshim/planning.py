@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import weakref
 from typing import TYPE_CHECKING, Any, Iterable, Optional
 
@@ -81,45 +80,31 @@ class Planning:
         request = {"kind": 0, "planner": settings.planner, "target": "budget",
                    "value": value, "base_bytes": base}
         profile = self.document([tape])
+        if not settings.budgeted:       # a plan file alone, which may be refused
+            request["planner"] = "no_checkpoint"
         try:
             plan = self._planner.solve(profile, request)
         except PlanError as error:
             self._stand_down(str(error), iteration)
             return False
-        given = self._given_plan(profile, plan)
-        changed = tape.adopt(given or plan, base)
+        changed = tape.adopt(self._given_plan(profile, request) or plan, base)
         self.made += changed
         if changed:
             self._announce(tape, iteration)
         return True
 
     def _given_plan(self, profile: dict[str, Any],
-                    own: dict[str, Any]) -> Optional[dict[str, Any]]:
+                    request: dict[str, Any]) -> Optional[dict[str, Any]]:
         """The plan of CKPT_PLAN for this kind, if it fits."""
         if not self._settings.plan:
             return None
         try:
-            with open(self._settings.plan, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
+            with open(self._settings.plan, encoding="utf-8",
+                      errors="surrogateescape") as file:
+                return self._planner.judge(file.read(), profile, request)
+        except (OSError, PlanError) as error:
             self._refuse(str(error))
             return None
-        why = self._planner.refusal(text, profile)
-        if why is not None:
-            self._refuse(why)
-            return None
-        mark = profile["kinds"][0]["fingerprint"]
-        for plan in json.loads(text)["plans"]:
-            if plan["fingerprint"] == mark:
-                return {**own, **{k: plan[k] for k in ("planner", "decisions")},
-                        "predicted_bytes": self._replayed(profile, plan, own)}
-        self._refuse("it has no plan for this model")
-        return None
-
-    def _replayed(self, profile: dict[str, Any], plan: dict[str, Any],
-                  own: dict[str, Any]) -> int:
-        predicted: int = plan["predicted_bytes"] - plan["plain_bytes"]
-        return predicted + int(own["plain_bytes"])
 
     def _refuse(self, why: str) -> None:
         self._events.say_once("plan file",
@@ -135,6 +120,8 @@ class Planning:
         spent = sum(c.forward_ms for c in tape.calls)
         extra = sum(c.recompute_ms for c in tape.recompute)
         budget = "min" if self._settings.minimum else size(self._settings.limit)
+        if not self._settings.budgeted:
+            budget = "unset"
         line = (f"budget {budget}: {dropped} of {len(tape.calls)} blocks are "
                 f"recomputed, predicted peak {size(tape.plan['predicted_bytes'])}, "
                 f"{extra:.1f} ms more an iteration ({len(tape.calls)} blocks take "
@@ -171,7 +158,8 @@ class Planning:
 
     def follow_base(self, tape: Tape, base: int) -> None:
         """Plan anew if the bytes held at the start moved enough to matter."""
-        if self._settings.minimum or not tape.plan or base == tape.plan_base:
+        if (self._settings.minimum or self._settings.plan or not tape.plan
+                or base == tape.plan_base):
             return
         budget = self._settings.limit
         rose = tape.predicted(base) > budget - tape.margin and tape.plan["feasible"]
@@ -187,6 +175,8 @@ class Planning:
         if not tape.plan["feasible"]:
             return
         self._events.over_budget(iteration - 1, peak, self._settings.limit)
+        if self._settings.plan:
+            return
         tape.margin += max(peak - tape.predicted(base), peak - self._settings.limit)
         self.solve(tape, base, iteration)
 

@@ -17,14 +17,16 @@ class Settings:
         limit: bytes that an iteration's peak may reach; for ``min``, where it
             is not known before the plan, most of the device's memory.
         minimum: the budget is ``min``.
-        measure_only: no budget, or ``max``: nothing is dropped.
+        budgeted: the budget is a number of bytes or ``min``.
+        measure_only: no budget, or ``max``, and no plan file: nothing is dropped.
+        must_plan: a plan is made even if the first iteration fits.
     """
 
     def __init__(self, agent: "Agent") -> None:
         self.budget = agent.setting("budget")
         self.device_memory = int(agent.setting("device_memory") or 0)
         self.minimum = self.budget == "min"
-        self.measure_only = self.budget in ("unset", "max", "")
+        self.budgeted = self.budget not in ("unset", "max", "")
         if self.budget.isdigit():
             self.limit = int(self.budget)
         else:
@@ -32,6 +34,8 @@ class Settings:
         self.blocks = agent.setting("blocks") or "auto"
         self.planner = agent.setting("planner") or "optimal"
         self.plan = agent.setting("plan")
+        self.measure_only = not self.budgeted and not self.plan
+        self.must_plan = self.minimum or bool(self.plan)
         self.on_infeasible = agent.setting("on_infeasible") or "best_effort"
         self.proof = agent.setting("proof") or "always"
         self.on_mismatch = agent.setting("on_mismatch") or "raise"

@@ -376,10 +376,18 @@ def test_a_scripted_child_may_wrap_the_stop_in_an_exception_of_its_own() -> None
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.inner(x)
 
-    plain, _ = outcome(backward, None, block=Outer)
-    framed, kept = outcome(backward, PROVE, block=Outer)
-    assert equal(plain, framed)
-    assert kept is not None and set(kept.watcher.proofs) == {None}
+    # TorchScript specialises in its first runs, with other roundings.
+    net, (x, y) = Net(Outer), data()
+    for _ in range(4):
+        backward(net, x, y)
+    grads = []
+    for mode in (None, PROVE, DROP):
+        kept = Framed(net, mode) if mode else None
+        net.zero_grad()
+        backward(net, x, y)
+        grads.append([p.grad for p in net.parameters()])
+        assert kept is None or kept.watcher.refills == 3
+    assert equal(grads[0], grads[1]) and equal(grads[0], grads[2])
 
 
 def test_spilled_originals_still_prove_a_block(tmp_path: Any) -> None:
