@@ -310,6 +310,9 @@ class Controller(Watcher):
             block.trust(current.trust)
             return
         current.failed += 1
+        if block.scope.deep and block.scope.lean:
+            block.scope.lean = False    # it reads what is inside its arguments
+            return
         self._exclude(block, reason, detail)
 
     def _exclude(self, block: Block, reason: str, detail: str) -> None:

@@ -51,12 +51,15 @@ class Scope:
             Until a look has told which (for each combination of training flags)
             the contents of all buffers are remembered.
         deep: copy every record among the arguments, since the forward changes them.
+        lean: then hold no tensor inside them. A proof shows whether they were
+            needed: a cache passed from layer to layer is only added to.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = weakref.ref(module)
         self._plan: Optional[Plan] = None
         self.deep = False
+        self.lean = True
         self._changing: set[str] = set()
         self._known: set[_Form] = set()
         self._form: _Form = ()
@@ -117,7 +120,7 @@ class Note:
     @_unseen
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
-        copier = Copier(scope.deep)
+        copier = Copier(scope.deep, scope.deep and scope.lean)
         self._scope = scope
         self._module = weakref.ref(module)
         self._args = tuple([copier.copy(item) for item in args])

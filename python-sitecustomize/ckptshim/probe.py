@@ -127,8 +127,6 @@ class Look:
 
     def _is_spared(self, value: Any) -> bool:
         """Whether a recompute changes a copy of this argument, or could."""
-        if id(value) in self._watch.shared:
-            return False
         if id(value) in self.copied:
             return True
         self.wants_copies |= structures.can_copy(value)

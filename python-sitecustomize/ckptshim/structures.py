@@ -52,17 +52,22 @@ class Copier:
     """One pass over a structure. Equal objects become equal copies.
 
     deep: copy every record, whether there is a tensor inside or not.
+    lean: tensors inside records are not held; NaN stands in for them.
 
     Attributes:
         tensors: the tensors met, as held (each once a place).
     """
 
-    __slots__ = ("tensors", "_done", "_depth", "_deep")
+    __slots__ = ("tensors", "_done", "_depth", "_deep", "_lean", "_records",
+                 "_copied")
 
-    def __init__(self, deep: bool = False) -> None:
+    def __init__(self, deep: bool = False, lean: bool = False) -> None:
         self.tensors: list[torch.Tensor] = []
         self._deep = deep
+        self._lean = lean
+        self._records = 0               # how many records this is inside of
         self._done: dict[int, Any] = {}
+        self._copied: list[int] = []
         self._depth = 0
 
     def copy(self, value: Any) -> Any:
@@ -83,11 +88,13 @@ class Copier:
         self._depth += 1
         made = self._done[id(value)] = handler(self, value)
         self._depth -= 1
+        if made is not value:
+            self._copied.append(id(value))
         return made
 
     def copied(self) -> frozenset[int]:
         """The ids of the objects that there are copies of."""
-        return frozenset([key for key, made in self._done.items() if id(made) != key])
+        return frozenset(self._copied)
 
     def dictionary(self, values: dict[Any, Any]) -> dict[Any, Any]:
         """A plain dictionary with copies of the values."""
@@ -109,7 +116,17 @@ def _as_it_is(copier: Copier, value: Any) -> Any:
     return value
 
 
+def _stand_in(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same form that holds no memory: one NaN (or 0) throughout."""
+    filler = float("nan") if value.dtype.is_floating_point else 0
+    made = torch.full((), filler, dtype=value.dtype, device=value.device)
+    made = made.expand(value.shape)
+    return made.requires_grad_() if value.requires_grad else made
+
+
 def _tensor(copier: Copier, value: Any) -> Any:
+    if copier._lean and copier._records and not isinstance(value, _parameter):
+        return _stand_in(value)
     if value.grad_fn is not None:
         value = alias(value)
     copier.tensors.append(value)
@@ -182,12 +199,15 @@ def _tuple_subclass(copier: Copier, value: Any) -> Any:
 def _object(copier: Copier, value: Any) -> Any:
     """A record of plain attributes; held as it is unless a tensor is inside."""
     kind = type(value)
-    before = len(copier.tensors)
+    before, copied = len(copier.tensors), len(copier._copied)
     made = object.__new__(kind)
     copier._done[id(value)] = made      # it may refer to itself
+    copier._records += 1
     _copy_attributes(copier, value, made)
+    copier._records -= 1
     if len(copier.tensors) > before or copier._deep:
         return made
+    del copier._copied[copied:]         # what is inside stays the job's own
     _without[kind] = _without.get(kind, 0) + 1
     if _without[kind] > _ENOUGH:        # a configuration: never look inside again
         _HANDLERS[kind] = _as_it_is

@@ -41,8 +41,7 @@ class Watch:
         self.modules: dict[int, torch.nn.Module] = {}   # looked after elsewhere
         self.iterator: Optional[str] = None             # met among the arguments
         self.scripts: list[Any] = []                    # TorchScript functions met
-        self._arguments: set[int] = set()               # first met among arguments
-        self.shared: set[int] = set()                   # of these, met elsewhere too
+        self._arguments: set[int] = set()               # met among arguments only
 
     # -- remembering ---------------------------------------------------------
 
@@ -105,12 +104,12 @@ class Watch:
                     and kind is not type):
                 continue
             if id(value) in seen:
-                if origin != ARGUMENT and id(value) in self._arguments:
-                    self.shared.add(id(value))
-                continue
-            seen[id(value)] = value
-            if origin == ARGUMENT:
+                if origin == ARGUMENT or id(value) not in self._arguments:
+                    continue
+                self._arguments.discard(id(value))      # and what is inside as well
+            elif origin == ARGUMENT:
                 self._arguments.add(id(value))
+            seen[id(value)] = value
             try:
                 reach.handler(kind)(self, value, origin, path)
             except Exception:           # an object that does not want to be seen
