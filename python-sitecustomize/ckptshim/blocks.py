@@ -70,7 +70,9 @@ class Block:
         self.next = 0
         self.iteration: Any = None
         self.barred = reason            # never a candidate: scripted, compiled, ...
-        self.opened = False
+        self.opened = False             # its parts are blocks in its place
+        self.stays_closed = False
+        self.parts: list[Block] = []
         self.status: dict[str, str] = {}
         self.tries: dict[str, int] = {}
         self.reason: Optional[str] = reason

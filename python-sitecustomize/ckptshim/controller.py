@@ -28,7 +28,8 @@ from .spill import Spill
 _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
-_OPENINGS = 6
+_OPENINGS = 64
+_GAIN = 0.99            # of the floor: an opening must bring it below
 _ALONE = 0.25           # of all saved bytes: a candidate worth opening at once
 _PROBE_STRIDE = 1 << 16
 
@@ -76,6 +77,7 @@ class Controller(Watcher):
         self.current: Optional[Iteration] = None
         self.generation = 0
         self.openings = 0
+        self.trial: Optional[tuple[Block, int]] = None  # opened, floor before
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.broken = False
@@ -116,8 +118,8 @@ class Controller(Watcher):
     def _open(self, block: Block) -> bool:
         """Make the children of a block candidates in its place."""
         module = block.ref()
-        if (module is None or block.opened or self.settings.blocks != "auto"
-                or self.openings >= _OPENINGS):
+        if (module is None or block.opened or block.stays_closed
+                or self.settings.blocks != "auto" or self.openings >= _OPENINGS):
             return False
         children = discover.open(discover.Candidate(block.name, module))
         if not children:
@@ -125,7 +127,9 @@ class Controller(Watcher):
         block.opened = True
         self.openings += 1
         self.generation += 1
+        known = len(self.all_blocks)
         self.register(children, block.root)
+        block.parts = self.all_blocks[known:]
         self.agent.log("info", f"{block.name or block.cls} is opened: "
                                f"{len(children)} blocks in its place")
         return True
@@ -514,9 +518,27 @@ class Controller(Watcher):
         kind.keep_tape(tape)
         if not self.planning.solve(tape, current.base, self.iterations):
             return
+        if self._close_again(kind, tape.plan["floor_bytes"]):
+            return
         call = self.planning.sets_peak_alone(tape)
         if call is not None and self._open(call.block):
+            self.trial = call.block, tape.plan["floor_bytes"]
             kind.restart(self.generation)
+
+    def _close_again(self, kind: Kind, floor: int) -> bool:
+        """Undo an opening that has not lowered the floor."""
+        trial, self.trial = self.trial, None
+        if trial is None or floor < _GAIN * trial[1]:
+            return False
+        block = trial[0]
+        block.opened, block.stays_closed = False, True
+        for part in block.parts:
+            part.barred = part.reason = "not_selected"
+        self.generation += 1
+        self.agent.log("info", f"{block.name or block.cls} is one block again: "
+                               "its parts need no less memory")
+        kind.restart(self.generation)
+        return True
 
     # -- what the report asks -----------------------------------------------
 

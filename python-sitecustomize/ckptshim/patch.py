@@ -26,7 +26,7 @@ def make({cells}):
         {keep}
         import {gate} as {local}
         if {local}.is_compiling():
-            return {local}.originals[{number}]({first}, {passed})
+            return {local}.originals[{number}]({passed})
         return {local}.runs[{number}](
             {local}.originals[{number}], {first}, ({positional}), dict({keywords}))
     return {name}
@@ -56,7 +56,8 @@ def trampoline(function: Function, number: int) -> Optional[types.CodeType]:
     code = function.__code__
     plain = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE
                                  | inspect.CO_ASYNC_GENERATOR)
-    if not plain or not code.co_argcount:
+    takes_self = code.co_argcount or code.co_flags & inspect.CO_VARARGS
+    if not plain or not takes_self:
         return None
     parts = _parameters(code)
     parts.update(cells=", ".join(code.co_freevars), name="function", gate=GATE,
@@ -89,9 +90,14 @@ def _parameters(code: types.CodeType) -> dict[str, str]:
     declared += star or (["*"] if only else [])
     declared += only + stars
     keywords = [f"{name}={name}" for name in only] + stars
-    passed = positional[1:] + star
-    return {"parameters": ", ".join(declared), "first": positional[0],
-            "positional": "".join(f"{item}, " for item in passed),
+    passed = positional + star
+    others = passed[1:]
+    if not positional:                  # self is the first of *args
+        first, others = f"{star[0][1:]}[0]", [f"{star[0]}[1:]"]
+    else:
+        first = positional[0]
+    return {"parameters": ", ".join(declared), "first": first,
+            "positional": "".join(f"{item}, " for item in others),
             "keywords": ", ".join(keywords), "passed": ", ".join(passed + keywords)}
 
 

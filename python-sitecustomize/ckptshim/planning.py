@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 _ALONE = 0.1        # of what planning can save: worth opening a block for
+_INSIDE = "FBR"     # marks of segments that a block's own work fills
 _IDLE = 0.01        # of the budget: less is no cause to plan anew
 
 
@@ -186,15 +187,16 @@ class Planning:
         if not plan or (plan["feasible"] and not self._settings.minimum):
             return None
         worst = plan["peak"]["call"]
-        if worst < 0:
+        if plan["peak"]["mark"] not in _INSIDE:
             return None
         block = tape.calls[worst].block
         peaks: list[int] = [0]
-        place = -1
+        inside = False
         for segment in tape.profile["segments"]:
             if segment["mark"] != "X":
-                place = segment["call"]
-            if place < 0 or tape.calls[place].block is not block:
+                inside = (segment["mark"] in _INSIDE
+                          and tape.calls[segment["call"]].block is block)
+            if not inside:
                 peaks.append(segment["peak"])
         shift = plan["floor_bytes"] - max(peaks) - (tape.plan_base - tape.base)
         range_ = plan["plain_bytes"] - plan["floor_bytes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 import typing
@@ -81,6 +82,20 @@ def test_arguments_arrive_as_they_were_given(patches: Patches) -> None:
     patches.replace(Odd, "forward", odd)
     assert Odd()(7, _gate=9) == (7, 1, 9)
     assert odd.list == [((7, 1), {"_gate": 9})]
+
+
+def test_a_decorated_forward_may_take_nothing_but_stars(patches: Patches) -> None:
+    class Decorated(Base):
+        @functools.wraps(Base.forward)
+        def forward(*args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+            return Base.forward(*args, **kwargs)
+
+    calls, x = Calls(), torch.randn(2, 4)
+    module = Decorated()
+    plain = module(x, scale=3.0)
+    assert patches.replace(Decorated, "forward", calls)
+    assert torch.equal(module(x, scale=3.0), plain)
+    assert calls.list == [((x,), {"scale": 3.0})]
 
 
 def test_a_wrong_call_raises_the_same_error(patches: Patches) -> None:
