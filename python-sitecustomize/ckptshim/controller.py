@@ -25,6 +25,9 @@ from .probe import Look
 from .settings import Settings
 from .spill import Spill
 
+_BLOCKS = 1024          # of modules that are gone are forgotten beyond this many
+_NUMBERS = 65535        # that the ledger can tell apart
+_CALLS = 4096           # of one block in an iteration; more are plain
 _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
@@ -72,7 +75,8 @@ class Controller(Watcher):
                       lambda line: agent.log("info", line))
         self.frames = Frames(agent, self, spill)
         self.blocks: dict[int, Block] = {}      # by id of the module
-        self.all_blocks: list[Block] = []
+        self.all_blocks: list[Block] = []       # dead ones included, if not too many
+        self.numbered = 0
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
         self.generation = 0
@@ -106,12 +110,14 @@ class Controller(Watcher):
 
         def gone(_: Any) -> None:
             self.blocks.pop(key, None)
+            if len(self.all_blocks) > _BLOCKS and block in self.all_blocks:
+                self.all_blocks.remove(block)
 
         reason = found.reason
         if reason is None and not self.patch(found.module):
             reason = "instance_forward"
-        block = Block(found.name, root, found.module, len(self.all_blocks) + 1,
-                      gone, reason)
+        self.numbered = self.numbered % _NUMBERS + 1
+        block = Block(found.name, root, found.module, self.numbered, gone, reason)
         self.blocks[key] = block
         self.all_blocks.append(block)
 
@@ -168,6 +174,9 @@ class Controller(Watcher):
         if plain.hooks_in_force():
             if not getattr(self.local, "depth", 0):
                 block.reason = block.reason or "hooks_in_force"
+            return original(module, *args, **kwargs)
+        if len(current.calls) > _CALLS * len(self.blocks):
+            current.irregular = True    # a loop of forwards without a step
             return original(module, *args, **kwargs)
         call = block.call(current)
         call.calls += 1

@@ -37,7 +37,6 @@ class Planning:
         self._planner = planner
         self._settings = settings
         self._events = events
-        self.written: dict[tuple[int, str], Tape] = {}   # newest per kind
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self.made = 0                                    # plans so far
 
@@ -62,9 +61,7 @@ class Planning:
                           "calls": sorted(owners[j])} for j in used],
             "segments": [{"mark": chr(s.mark), "call": s.call, "live": s.live,
                           "peak": s.peak} for s in self._agent.segments()]}
-        tape = Tape(current.shapes, list(current.calls), profile)
-        self.written[id(root), kind.key] = tape
-        return tape
+        return Tape(current.shapes, list(current.calls), profile)
 
     def document(self, tapes: list[Tape]) -> dict[str, Any]:
         """A profile document of tapes."""
@@ -116,21 +113,27 @@ class Planning:
         self._events.say_once("planner", f"no plan is made: {why}")
 
     def _announce(self, tape: Tape, iteration: int) -> None:
-        plan = tape.plan
-        dropped = len(tape.recompute)
-        spent = sum(c.forward_ms for c in tape.calls)
-        extra = sum(c.recompute_ms for c in tape.recompute)
-        budget = "min" if self._settings.minimum else size(self._settings.limit)
-        if not self._settings.budgeted:
-            budget = "unset"
-        line = (f"budget {budget}: {dropped} of {len(tape.calls)} blocks are "
-                f"recomputed, predicted peak {size(tape.plan['predicted_bytes'])}, "
-                f"{extra:.1f} ms more an iteration ({len(tape.calls)} blocks take "
-                f"{spent:.1f} ms forward)")
+        line = f"budget {self._budget()}: {self._choice(tape)}"
         self._events.add(iteration, "plan", line)
-        if not plan["feasible"]:
+        if not tape.plan["feasible"]:
             self._events.say_once("floor", self._shortfall(tape))
-        self._events.say_once("plan", line)
+        if self._settings.budgeted:
+            self._events.say_once("plan", line)
+
+    def _budget(self) -> str:
+        if self._settings.minimum:
+            return "min"
+        return size(self._settings.limit) if self._settings.budgeted else "unset"
+
+    def _choice(self, tape: Tape) -> str:
+        """What the plan in force does, in words."""
+        if self.off(tape, quiet=True):
+            return "nothing is recomputed, since CKPT_ON_INFEASIBLE=off"
+        extra = sum(call.recompute_ms for call in tape.recompute)
+        forward = sum(call.forward_ms for call in tape.calls)
+        return (f"{len(tape.recompute)} of {len(tape.calls)} blocks are recomputed, "
+                f"predicted peak {size(tape.plan['predicted_bytes'])}, {extra:.1f} ms "
+                f"more an iteration (all blocks take {forward:.1f} ms forward)")
 
     def _shortfall(self, tape: Tape) -> str:
         """Why the budget cannot be met, with the arithmetic."""

@@ -56,7 +56,8 @@ class Report:
             os.makedirs(folder, exist_ok=True)
             _write(folder, f"run.{self._pid}.json", self.document())
             planning = self._controller.planning
-            tapes = [t for t in planning.written.values() if t.plan]
+            tapes = [k.latest for k in self._controller.kinds.values()
+                     if k.latest is not None and k.latest.plan]
             if tapes:
                 _write(folder, "profile.json", planning.document(tapes))
                 _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,

@@ -158,9 +158,14 @@ def test_off_unwraps_everything_below_the_floor():
 
 
 def test_raise_stops_the_job_with_a_runtime_error_below_the_floor():
-    done = start("models.py", "gpt", NEVER_BELOW, CKPT_ON_INFEASIBLE="raise")
-    assert done.status == 1
-    assert re.search("^RuntimeError: .*(floor|lowest peak)", done.stderr, re.M)
+    text = (f"import sys; sys.path.insert(0, {str(job.HERE)!r}); import models\n"
+            "sys.argv[1:] = ['gpt']\n"
+            "try: models.main()\n"
+            "except RuntimeError as error: print('stopped:', error)\n")
+    done = job.run(["-c", text], NEVER_BELOW, out=False,
+                   CKPT_ON_INFEASIBLE="raise")
+    assert done.status == 0
+    assert re.match("stopped: .*(floor|lowest peak)", done.stdout)
 
 
 # ---- values that cannot be read --------------------------------------------

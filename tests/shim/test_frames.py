@@ -9,7 +9,6 @@ from typing import Any, Callable, Optional
 
 import pytest
 import torch
-from fake_agent import FakeAgent
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,6 +16,7 @@ from ckptshim import frames
 from ckptshim.blocks import Block
 from ckptshim.frames import DROP, KEEP, MEASURE, PROVE, Frames, MismatchError, Watcher
 from ckptshim.spill import Spill
+from fake_agent import FakeAgent
 
 
 class Layer(nn.Module):
