@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ledger.h"
 #include "tape.h"
@@ -43,12 +43,18 @@ static double now(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* Pages in memory now: ru_maxrss would be the parent's across exec. */
 static long resident_bytes(void)
 {
-	struct rusage usage;
+	FILE *statm = fopen("/proc/self/statm", "r");
+	long pages = 0;
 
-	getrusage(RUSAGE_SELF, &usage);
-	return usage.ru_maxrss * 1024;
+	if (!statm)
+		return -1;
+	if (fscanf(statm, "%*s %ld", &pages) != 1)
+		pages = 0;
+	fclose(statm);
+	return pages * sysconf(_SC_PAGESIZE);
 }
 
 static double churn(uint64_t *address, size_t live, size_t rounds)
