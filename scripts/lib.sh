@@ -2,6 +2,7 @@
 #
 #   need_packages          Debian and Ubuntu packages for building and testing
 #   need_python LEVEL      sets PYTHON; LEVEL is run or test
+#   need_venv LEVEL        the same in $VENV, also for new and old (other torches)
 #   need_build DIR ARGS…   configures (with ARGS) and builds in DIR
 #
 # CKPT_VENV names the virtual environment (.venv of the checkout by default),
@@ -92,8 +93,10 @@ need_packages() {
 # ---- Python ----------------------------------------------------------------
 
 requirements() { # LEVEL
-	printf '%s\n' "$ROOT/scripts/requirements.txt"
-	[ "$1" = run ] || printf '%s\n' "$ROOT/scripts/requirements-test.txt"
+	case $1 in
+	run | test) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
+	test | new | old) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
+	esac
 }
 
 # The version of torch that pip would take, e.g. 2.13.0+cpu; empty if unknown.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import tensors
+from . import plain, tensors
 from .note import Note
 from .spill import SpilledTensor
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 KEEP, DROP, PROVE, MEASURE = "keep", "drop", "prove", "measure"
 
 _autograd = torch._C._autograd
-_push_hooks = _autograd._push_saved_tensors_default_hooks
-_pop_hooks = _autograd._pop_saved_tensors_default_hooks
+_push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
+_pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
 _keeps_graph: Optional[Callable[[], bool]] = getattr(
     _autograd, "_get_current_graph_task_keep_graph", None)
 _nothing = contextlib.nullcontext()

@@ -6,6 +6,7 @@ returns what ``leave`` needs to put everything back.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 import torch
@@ -50,10 +51,10 @@ def _set_matmul_precision(value: Any) -> None:
 
 def _autocast_rows(device: str) -> list[Row]:
     return [
-        (lambda: torch.is_autocast_enabled(device),
-         lambda value: torch.set_autocast_enabled(device, value)),
-        (lambda: torch.get_autocast_dtype(device),
-         lambda value: torch.set_autocast_dtype(device, value)),
+        (partial(torch.is_autocast_enabled, device),
+         partial(torch.set_autocast_enabled, device)),
+        (partial(torch.get_autocast_dtype, device),
+         partial(torch.set_autocast_dtype, device)),
     ]
 
 

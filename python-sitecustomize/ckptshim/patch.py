@@ -33,19 +33,18 @@ def make({cells}):
 """
 
 
-class Gate(types.ModuleType):
-    """What the new code of patched functions imports.
+def _gate(is_compiling: Callable[[], bool]) -> Any:
+    """The module that the new code of patched functions imports.
 
-    Attributes:
-        originals: a twin of each patched function, with its first code.
-        runs: what is called instead: ``run(original, self, args, kwargs)``.
+    Its originals are twins of the patched functions, with their first code; its
+    runs are what is called instead: ``run(original, self, args, kwargs)``. It is
+    of the very type of modules: older compilers follow no other.
     """
-
-    def __init__(self, is_compiling: Callable[[], bool]) -> None:
-        super().__init__(GATE)
-        self.is_compiling = is_compiling
-        self.originals: list[Any] = []
-        self.runs: list[Run] = []
+    gate: Any = types.ModuleType(GATE)
+    gate.is_compiling = is_compiling
+    gate.originals = []
+    gate.runs = []
+    return gate
 
 
 def trampoline(function: Function, number: int) -> Optional[types.CodeType]:
@@ -122,7 +121,7 @@ class Patches:
     """The functions patched so far, each once, and how to undo them."""
 
     def __init__(self, is_compiling: Callable[[], bool]) -> None:
-        self._gate = Gate(is_compiling)
+        self._gate = _gate(is_compiling)
         self._done: dict[int, tuple[Function, types.CodeType, types.CodeType]] = {}
         sys.modules[GATE] = self._gate
 

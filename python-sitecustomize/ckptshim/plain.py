@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable
 
 import torch
@@ -15,15 +16,56 @@ _autograd: Any = _C._autograd
 
 _grad_enabled: Callable[[], bool] = torch.is_grad_enabled
 _graph_task: Callable[[], int] = _C._current_graph_task_id
-_top_hooks: Callable[[bool], Any] = _autograd._top_saved_tensors_default_hooks
 _hooks_enabled: Callable[[], bool] = _autograd._saved_tensors_hooks_is_enabled
 _tracing: Callable[[], Any] = _C._get_tracing_state
 _functorch_level: Callable[[], Any] = _functorch.peek_interpreter_stack
 _dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
 
 
+push_hooks: Callable[[Any, Any], None] = _autograd._push_saved_tensors_default_hooks
+pop_hooks: Callable[[], None] = _autograd._pop_saved_tensors_default_hooks
+_top_hooks: Any = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
+counts_hooks = _top_hooks is None       # an older torch does not tell
+
+
+class _Pushed(threading.local):
+    """How many pairs of saved-tensor hooks are in force on a thread."""
+
+    count = 0
+
+
+_pushed = _Pushed()
+
+
+def push_counted(pack: Any, unpack: Any) -> None:
+    """push_hooks where torch does not tell what is in force."""
+    push_hooks(pack, unpack)
+    _pushed.count += 1
+
+
+def pop_counted() -> None:
+    """The counterpart of push_counted."""
+    _pushed.count -= 1
+    pop_hooks()
+
+
+def hooks_entered(original: Any, hooks: Any, args: Any, kwargs: Any) -> Any:
+    """In place of ``saved_tensors_hooks.__enter__``."""
+    result = original(hooks, *args, **kwargs)
+    _pushed.count += 1
+    return result
+
+
+def hooks_left(original: Any, hooks: Any, args: Any, kwargs: Any) -> Any:
+    """In place of ``saved_tensors_hooks.__exit__``."""
+    _pushed.count -= 1
+    return original(hooks, *args, **kwargs)
+
+
 def hooks_in_force() -> bool:
     """Whether the job has saved-tensor hooks of its own, or forbids them."""
+    if counts_hooks:
+        return _pushed.count > 0 or not _hooks_enabled()
     return _top_hooks(True) is not None or not _hooks_enabled()
 
 

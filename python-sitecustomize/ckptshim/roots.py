@@ -42,6 +42,10 @@ class Roots:
         """Begin to watch."""
         self._learn()
         self._patches.replace(Optimizer, "__init__", self._optimizer_built)
+        if plain.counts_hooks:
+            hooks = torch.autograd.graph.saved_tensors_hooks
+            self._patches.replace(hooks, "__enter__", plain.hooks_entered)
+            self._patches.replace(hooks, "__exit__", plain.hooks_left)
         self._handles = [
             _optimizer.register_optimizer_step_pre_hook(self._before_step),
             _optimizer.register_optimizer_step_post_hook(self._after_step)]

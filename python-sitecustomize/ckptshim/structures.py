@@ -28,7 +28,14 @@ ATOMS = frozenset({
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
 })
+_FLAT = frozenset({type(None), bool, int, float, complex, str, _plain, _parameter})
 _DEPTH = 6
+
+
+def is_flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments are all plain tensors, numbers and strings."""
+    return (_FLAT.issuperset(map(type, args))
+            and (not kwargs or _FLAT.issuperset(map(type, kwargs.values()))))
 
 
 def alias(tensor: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ def address(tensor: torch.Tensor) -> int:
 
 def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     """The storages of tensors."""
-    return {address(t) for t in tensors}
+    return set(map(address, tensors))
 
 
 def droppable(tensor: torch.Tensor) -> bool:
@@ -62,7 +62,7 @@ def dense_range(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
     None when its elements overlap or leave gaps.
     """
     if tensor.is_contiguous():
-        return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        return tensor.data_ptr(), tensor.nbytes
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
         if size == 1:
@@ -70,7 +70,7 @@ def dense_range(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
         if stride != expected:
             return None
         expected *= size
-    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    return tensor.data_ptr(), tensor.nbytes
 
 
 def raw_view(tensor: torch.Tensor) -> torch.Tensor:

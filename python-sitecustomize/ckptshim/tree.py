@@ -17,6 +17,12 @@ from typing import Any, Iterable, Optional
 import torch
 
 from . import attributes, contents, structures
+from . import tensors as storages
+
+Form = tuple[bool, ...]
+Hooks = dict[int, list[dict[Any, Any]]]
+# Attributes, tensors, children, hooks; flags of scripted modules.
+Reading = tuple[list[Any], list[Any], list[Any], Hooks, list[bool]]
 
 _HOT = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
@@ -69,6 +75,11 @@ class Scripted:
         if module is None:
             raise Stale
         return module.training, list(module.buffers(recurse=False))
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Its own parameters."""
+        module = self.ref()
+        return [] if module is None else list(module.parameters(recurse=False))
 
     def put(self, training: bool) -> None:
         """Set the training flag if it differs."""
@@ -124,46 +135,18 @@ class Plan:
         self.types = types
 
 
-class Tree:
-    """One snapshot.
+    def read(self) -> Reading:
+        """The hot loop: one pass over the modules' dictionaries.
 
-    Attributes:
-        values: the attributes, module by module (see ``attributes``).
-        tensors: the parameters and buffers, module by module.
-        contents: of the buffers asked for: the tensor and what it held.
-
-    past: it may be kept for long; False: it is put back soon, as it was.
-    """
-
-    __slots__ = ("plan", "values", "tensors", "gradients", "hooks", "contents",
-                 "children", "modes")
-
-    def __init__(self, plan: Plan, past: bool) -> None:
-        self.plan = plan
-        self.contents: list[tuple[torch.Tensor, Any]] = []
-        self.children: Optional[list[Any]] = None
-        self._read(plan)
-        types = list(map(type, self.values))
-        if types != plan.types:
-            plan.learn(types)
-        for place, take in plan.special:
-            self.values[place] = take(self.values[place], past)
-        self.gradients = [t is not None and t.requires_grad for t in self.tensors]
-        if past:
-            self.children = None        # never hold a module for long
-            for place in plan.buffers.values():
-                tensor = self.tensors[place]
-                if tensor is not None and tensor.grad_fn is not None:
-                    self.tensors[place] = structures.alias(tensor)
-
-    def _read(self, plan: Plan) -> None:
-        """The hot loop: one pass over the modules' dictionaries."""
+        Raises:
+            Stale: the modules have other attributes, tensors or children now.
+        """
         values: list[Any] = []
         tensors: list[Any] = []
         children: list[Any] = []
-        hooks: dict[int, list[dict[Any, Any]]] = {}
+        hooks: Hooks = {}
         try:
-            for ref, size, tables, user, parameters, buffers, kids in plan.rows:
+            for ref, size, tables, user, parameters, buffers, kids in self.rows:
                 own = ref().__dict__
                 p, b, c, after, before = tables(own)
                 if (len(own) != size or len(p) != len(parameters)
@@ -180,15 +163,69 @@ class Tree:
                     hooks[id(own)] = [dict(own[name]) for name in _HOOKS]
         except (AttributeError, KeyError):
             raise Stale from None
-        if list(map(id, children)) != plan.children:
+        if list(map(id, children)) != self.children:
             raise Stale
-        self.modes: list[bool] = []
-        for script in plan.scripted:
+        modes: list[bool] = []
+        for script in self.scripted:
             training, own_buffers = script.read()
-            self.modes.append(training)
+            modes.append(training)
             tensors += own_buffers
-        self.values, self.tensors, self.hooks = values, tensors, hooks
-        self.children = children
+        return values, tensors, children, hooks, modes
+
+
+class Tree:
+    """One snapshot.
+
+    Attributes:
+        values: the attributes, module by module (see ``attributes``).
+        tensors: the parameters and buffers, module by module.
+        contents: of the buffers asked for: the tensor and what it held.
+        form: the training flags of all modules.
+        bare: references are all there is to it: no hooks, nothing special.
+
+    past: it may be kept for long; False: it is put back soon, as it was.
+    """
+
+    __slots__ = ("plan", "values", "tensors", "gradients", "hooks", "contents",
+                 "children", "modes", "form", "bare")
+
+    def __init__(self, plan: Plan, past: bool) -> None:
+        self.plan = plan
+        self.contents: list[tuple[torch.Tensor, Any]] = []
+        values, tensors, children, self.hooks, self.modes = plan.read()
+        self.form: Form = tuple(
+            [bool(values[i]) for i in plan.training] + self.modes)
+        types = list(map(type, values))
+        if types != plan.types:
+            plan.learn(types)
+        self.bare = not (plan.special or self.hooks)
+        for place, take in plan.special:
+            values[place] = take(values[place], past)
+        self.gradients = _gradients(tensors)
+        if past:
+            for place in plan.buffers.values():
+                tensor = tensors[place]
+                if tensor is not None and tensor.grad_fn is not None:
+                    tensors[place] = structures.alias(tensor)
+        self.values, self.tensors = values, tensors
+        # Never hold a module for long.
+        self.children: Optional[list[Any]] = None if past else children
+
+    def unchanged(self) -> Optional[list[Any]]:
+        """The modules inside if all of them are (contents of buffers apart) what
+        they were; None if they are not or if that takes another tree to tell.
+        """
+        if not self.bare:
+            return None
+        try:
+            values, tensors, children, hooks, modes = self.plan.read()
+        except Stale:
+            return None
+        same = (all(map(operator.is_, values, self.values))
+                and all(map(operator.is_, tensors, self.tensors))
+                and not hooks and modes == self.modes
+                and _gradients(tensors) == self.gradients)
+        return children if same else None
 
     def keep_contents(self, names: Optional[Iterable[str]]) -> None:
         """Remember what these buffers hold (None: all of them)."""
@@ -207,6 +244,13 @@ class Tree:
                 and now.gradients == self.gradients and now.hooks == self.hooks
                 and now.modes == self.modes
                 and attributes.same(self.values, now.values))
+
+    def addresses(self) -> set[int]:
+        """The storages of the parameters and buffers."""
+        found = [t for t in self.tensors if t is not None]
+        for script in self.plan.scripted:
+            found += script.parameters()
+        return storages.addresses(found)
 
     def put_contents(self) -> None:
         """Write the contents of buffers that differ."""
@@ -253,6 +297,10 @@ class Tree:
         elif own["_forward_hooks"] or own["_forward_pre_hooks"]:
             for name in _HOOKS:
                 own[name].clear()
+
+
+def _gradients(tensors: list[Any]) -> list[bool]:
+    return [t is not None and t.requires_grad for t in tensors]
 
 
 def _fill(table: Any, wanted: dict[Any, Any]) -> None:
