@@ -76,8 +76,7 @@ static const char *walk_recompute(struct walk *walk, size_t k)
 		return "B before its D";
 	if (walk->recomputing >= 0)
 		return "B inside a recompute";
-	if (call->to == none)
-		call->to = (int32_t)k;
+	call->to = (int32_t)k;
 	walk->recomputing = walk->tape->segments[k].call;
 	return NULL;
 }

@@ -30,7 +30,7 @@ struct tape_call {
 
 	/* By tape_index: alive in segments from <= k < to when it is kept. */
 	int32_t from; /* its D, the segment count where it has none */
-	int32_t to;   /* its first B, the segment count without one */
+	int32_t to;   /* its last B, the segment count without one */
 };
 
 struct tape_storage {

@@ -27,7 +27,7 @@ def _held(value: Any) -> Any:
     """The value, without a history."""
     if isinstance(value, torch.Tensor):
         return structures.alias(value) if value.grad_fn is not None else value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not structures.ATOMS.issuperset(map(type, value)):
         return structures.Copier().copy(value)
     return value
 
@@ -96,6 +96,31 @@ def _refill(container: Any, items: Any) -> None:
         container.update(items)
 
 
+class Record:
+    """A plain object and its attributes, a meter for example."""
+
+    __slots__ = ("record", "items")
+
+    def __init__(self, record: Any, past: bool) -> None:
+        self.record = record
+        self.items = dict(record.__dict__)
+        if past:
+            _hold_items(self.items)
+
+    def same(self, now: Any) -> bool:
+        """Whether now is the same object with the same attributes."""
+        return (type(now) is Record and now.record is self.record
+                and same_items(self.items, now.items))
+
+    def put(self, own: dict[str, Any], key: str, now: Any) -> None:
+        """Make own[key] the object with its attributes."""
+        if now is not self.record:
+            own[key] = self.record
+        if not same_items(self.record.__dict__, self.items):
+            self.record.__dict__.clear()
+            self.record.__dict__.update(self.items)
+
+
 class Generator:
     """A private random generator and where it stood."""
 
@@ -138,9 +163,14 @@ def _find_taker(kind: type) -> Optional[Taker]:
         return _take_value
     private = streams.private(kind)
     if private is None:
-        return None
+        return Record if _is_meter(kind) else None
     take, put_back = private
     return lambda value, past: Generator(value, take, put_back)
+
+
+def _is_meter(kind: type) -> bool:
+    return (structures._is_record(kind) and not structures._slots(kind)
+            and not issubclass(kind, torch.nn.Module) and kind.__dictoffset__ != 0)
 
 
 def is_generator(value: Any) -> bool:
@@ -152,7 +182,7 @@ def same(held: list[Any], now: list[Any]) -> bool:
     """Whether two snapshots of the same attributes agree."""
     if all(map(operator.is_, held, now)):
         return True
-    return all(a is b or (isinstance(a, (Contents, Generator)) and a.same(b))
+    return all(a is b or (isinstance(a, (Contents, Generator, Record)) and a.same(b))
                for a, b in zip(held, now))
 
 
@@ -168,7 +198,7 @@ def put(own: dict[str, Any], keys: tuple[str, ...], held: list[Any],
         if now is wanted:
             continue
         disturbed |= now is _MISSING
-        if isinstance(wanted, (Contents, Generator)):
+        if isinstance(wanted, (Contents, Generator, Record)):
             wanted.put(own, key, now)
         else:
             own[key] = wanted

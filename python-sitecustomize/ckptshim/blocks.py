@@ -69,6 +69,7 @@ class Block:
         self.calls: list[Call] = []
         self.next = 0
         self.iteration: Any = None
+        self.failed: Any = None         # the iteration of its last failure
         self.barred = reason            # never a candidate: scripted, compiled, ...
         self.opened = False             # its parts are blocks in its place
         self.stays_closed = False

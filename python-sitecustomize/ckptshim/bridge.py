@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import ctypes
 import json
-from ctypes import byref, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64
+from array import array
+from ctypes import (
+    byref,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, Sequence
 
 ABI = 1
 CPU = 0
+_BRIEF = 1 << 16    # bytes: too few to release the interpreter's lock for
 
 
 class Segment(ctypes.Structure):
@@ -59,16 +70,17 @@ class Agent:
         self._mark = _declare(held, "ckptagent_mark", c_int, c_uint32, c_int32)
         self.tape_end = _declare(held, "ckptagent_tape_end", None)
         self.tape_full = _declare(held, "ckptagent_tape_full", c_int)
-        array = ctypes.POINTER(c_uint64)
-        self._sizes = _declare(held, "ckptagent_sizes", None, c_size_t, array, array)
-        self._watch = _declare(held, "ckptagent_watch", None, c_size_t, array,
+        words = ctypes.POINTER(c_uint64)
+        self._sizes = _declare(held, "ckptagent_sizes", None, c_size_t, words, words)
+        self._watch = _declare(held, "ckptagent_watch", None, c_size_t, words,
                                ctypes.POINTER(c_int32))
         self._segments = _declare(held, "ckptagent_segments", c_size_t,
                                   ctypes.POINTER(Segment), c_size_t)
         self._storages = _declare(held, "ckptagent_storages", c_size_t,
                                   ctypes.POINTER(Storage), c_size_t)
-        self._digests = _declare(free, "ckptagent_digests", None, c_size_t, array,
-                                 array, c_uint64, array)
+        self._digests, self._brief_digests = (
+            _declare(library, "ckptagent_digests", None, c_size_t, c_void_p, c_void_p,
+                     c_uint64, c_void_p) for library in (free, held))
         extents = ctypes.POINTER(ctypes.c_int64)
         self._strided = _declare(free, "ckptagent_digest_strided", c_uint64, c_uint64,
                                  c_uint32, c_uint32, extents, extents)
@@ -117,11 +129,11 @@ class Agent:
                 stride: int = 0) -> list[int]:
         """A 64-bit digest of each range of memory (a probe with a stride)."""
         n = len(addresses)
-        out = (c_uint64 * n)()
-        self._digests(n, (c_uint64 * n)(*addresses), (c_uint64 * n)(*sizes),
-                      stride, out)
-        return list(out)
-
+        words = array("Q", (*addresses, *sizes, *addresses))
+        start = words.buffer_info()[0]
+        digests = self._digests if sum(sizes) > _BRIEF else self._brief_digests
+        digests(n, start, start + 8 * n, stride, start + 16 * n)
+        return words[2 * n:].tolist()
 
     def digest_strided(self, address: int, itemsize: int, sizes: Sequence[int],
                        strides: Sequence[int]) -> int:

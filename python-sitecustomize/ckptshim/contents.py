@@ -15,6 +15,9 @@ _C: Any = torch._C
 _autograd: Any = _C._autograd
 _at = ctypes.string_at
 
+# Tensors, each with what ``take`` made of it.
+Held = list[tuple[torch.Tensor, Any]]
+
 
 def take(tensor: torch.Tensor) -> Any:
     """Bytes of a plain dense CPU tensor, a clone of any other."""
@@ -47,6 +50,17 @@ def same(tensor: torch.Tensor, held: Any) -> bool:
         return bool(take(tensor) == held)
     with torch.no_grad(), _C.DisableTorchFunction():
         return tensor.shape == held.shape and torch.equal(tensor.detach(), held)
+
+
+def take_all(tensors: list[torch.Tensor]) -> Held:
+    """What each of these tensors holds."""
+    return [(tensor, take(tensor)) for tensor in tensors]
+
+
+def put_all(held: Held) -> None:
+    """Write back those that differ."""
+    for tensor, inside in held:
+        put(tensor, inside)
 
 
 def can_put(tensor: torch.Tensor) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 
-from . import discover, frames, plain
+from . import discover, frames, plain, tensors
 from .blocks import Block, Call
 from .bridge import CPU, Agent, Planner
 from .events import Events
@@ -92,6 +92,7 @@ class Controller(Watcher):
         self.growth = 0                 # largest growth of a block seen so far
         self.local = threading.local()
         self.patch: Callable[[torch.nn.Module], bool] = lambda module: False
+        self.look_again: Callable[[torch.nn.Module], bool] = lambda module: False
 
     # -- candidates ----------------------------------------------------------
 
@@ -188,9 +189,7 @@ class Controller(Watcher):
         self._list(current, call)
         if mode == PROVE or current.mode == "tape":
             call.measure_boundary(args, kwargs, self.agent)
-        look = None
-        if mode == PROVE or (mode == DROP and not block.scope.is_known(module)):
-            look = Look(module, original, args, kwargs)
+        look = self.look(original, module, args, kwargs) if mode == PROVE else None
         self.local.depth = getattr(self.local, "depth", 0) + 1
         try:
             return self.frames.forward(call, mode, look, original, module, args,
@@ -249,6 +248,10 @@ class Controller(Watcher):
         self.agent.block(call.block.number)
         self.local.entry = self.agent.live(CPU)
 
+    def look(self, original: Any, module: torch.nn.Module, args: Any,
+             kwargs: Any) -> Look:
+        return Look(module, original, args, kwargs)
+
     def forward_ends(self, frame: Frame) -> None:
         self.growth = max(self.growth, self.agent.live(CPU) - self.local.entry)
         self.agent.mark("E", frame.call.index)
@@ -263,8 +266,10 @@ class Controller(Watcher):
         self._exclude(block, reason, look.detail)
         return False
 
-    def dropping(self, frame: Frame, addresses: list[int]) -> None:
+    def dropping(self, frame: Frame, held: list[frames.Handle]) -> None:
         if self.current is not None and self.current.mode == "tape":
+            addresses = list(dict.fromkeys(
+                tensors.address(h.tensor) for h in held if h.tensor is not None))
             frame.call.storages = self.agent.watch(addresses)
 
     def frame_decided(self, frame: Frame) -> None:
@@ -320,7 +325,8 @@ class Controller(Watcher):
             return
         current.proofs += 1
         if reason is None:
-            block.trust(current.trust)
+            if block.failed is not current:     # another call of it may have
+                block.trust(current.trust)
             return
         current.failed += 1
         if block.scope.deep and block.scope.lean:
@@ -331,6 +337,7 @@ class Controller(Watcher):
     def _exclude(self, block: Block, reason: str, detail: str) -> None:
         trust = self.current.trust if self.current else ""
         block.exclude(trust, reason)
+        block.failed = self.current
         where = f"{block.name or block.cls}: {reason}"
         self.events.add(self.iterations, "proof", f"{where} ({detail})")
         self.agent.log("info", f"{where} ({detail})")
@@ -368,6 +375,8 @@ class Controller(Watcher):
     # -- iterations ----------------------------------------------------------
 
     def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iteration:
+        if self.look_again(module):
+            self.generation += 1        # the model has other parts now
         signature = Signature(module, args, kwargs)
         kind = self._kind(module, signature)
         self.agent.peak_reset(CPU)

@@ -16,7 +16,6 @@ When the forward returns, the frame is
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
@@ -25,14 +24,19 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import torch
 
 from . import plain, tensors
+from .mute import mute
 from .note import Note
 from .spill import SpilledTensor
+from .stack import room
 
 if TYPE_CHECKING:
     from .blocks import Call
     from .bridge import Agent
     from .probe import Look
     from .spill import Spill
+
+_ref = weakref.ref
+_now = time.perf_counter
 
 KEEP, DROP, PROVE, MEASURE = "keep", "drop", "prove", "measure"
 
@@ -41,12 +45,16 @@ _push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
 _pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
 _keeps_graph: Optional[Callable[[], bool]] = getattr(
     _autograd, "_get_current_graph_task_keep_graph", None)
-_nothing = contextlib.nullcontext()
+_LIGHT = 1 << 16     # bytes
+_MANY = 64
 _in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
 
 class Stop(BaseException):
-    """Ends a recompute early; no ``except Exception`` of the job swallows it."""
+    """Ends a recompute early; no ``except Exception`` of the job swallows it.
+
+    Where all that is saved is small it costs more than what is left to do.
+    """
 
 
 class MismatchError(RuntimeError):
@@ -56,51 +64,66 @@ class MismatchError(RuntimeError):
 class Handle:
     """One saved tensor, owned by the autograd node that saved it."""
 
-    __slots__ = ("frame", "index", "tensor", "version", "spilled", "__weakref__")
+    __slots__ = ("frame", "index", "tensor", "version", "__weakref__")
 
-    def __init__(self, frame: "Frame", index: int, tensor: torch.Tensor) -> None:
-        self.frame: Optional[Frame] = frame
-        self.index = index
-        # An output would hold its own node through grad_fn for ever.
-        leaf = tensor.is_leaf and tensor.requires_grad
-        self.tensor: Optional[torch.Tensor] = tensor if leaf else tensor.detach()
-        self.version = tensor._version
-        self.spilled: Optional[SpilledTensor] = None
+    frame: "Frame"
+    index: int
+    tensor: Optional[torch.Tensor]
+    version: int
 
 
 class Frame:
     """One call of a selected module whose saved tensors are in our hands."""
 
     __slots__ = ("call", "original", "module", "note", "handles", "state",
-                 "outside", "digests", "stopped", "__weakref__")
+                 "outside", "digests", "spilled", "light", "__weakref__")
 
-    def __init__(self, call: "Call", original: Any, module: torch.nn.Module,
-                 note: Optional[Note]) -> None:
+    def __init__(self, call: "Call", original: Any, module: torch.nn.Module) -> None:
         self.call = call
         self.original = original
         self.module: Optional[torch.nn.Module] = module
-        self.note = note
+        self.note: Optional[Note] = None
         self.handles: list[weakref.ref[Handle]] = []
         self.state = KEEP
         self.outside: set[int] = set()
-        self.digests: dict[int, "Digest"] = {}
-        self.stopped = False
+        self.digests: Optional[Digests] = None
+        self.spilled: dict[int, SpilledTensor] = {}
+        self.light = False
 
-    def pack(self, tensor: torch.Tensor) -> Handle:
-        """Autograd saves a tensor."""
-        handle = Handle(self, len(self.handles), tensor)
-        self.handles.append(weakref.ref(handle))
-        return handle
+    def packer(self) -> Callable[[torch.Tensor], Handle]:
+        """What is called whenever autograd saves a tensor."""
+        handles = self.handles
+        append = handles.append
+
+        def pack(tensor: torch.Tensor) -> Handle:
+            handle = Handle()
+            handle.frame = self
+            handle.index = len(handles)
+            # An output would hold its own node through grad_fn for ever.
+            handle.tensor = tensor if tensor.is_leaf else tensor.detach()
+            handle.version = tensor._version
+            append(_ref(handle))
+            return handle
+
+        return pack
 
     def alive(self) -> list[Handle]:
         """The handles that autograd still holds, in the order of saving."""
-        return [h for h in (r() for r in self.handles) if h is not None]
+        return [h for r in self.handles if (h := r()) is not None]
 
     def own(self) -> list[Handle]:
         """The handles whose tensors only this frame holds and may give up."""
-        return [h for h in self.alive()
-                if h.tensor is not None and tensors.droppable(h.tensor)
-                and tensors.address(h.tensor) not in self.outside]
+        outside = self.outside
+        return [h for r in self.handles
+                if (h := r()) is not None and (t := h.tensor) is not None
+                and tensors.address(t) not in outside and tensors.droppable(t)]
+
+    def weigh(self, held: list[torch.Tensor]) -> None:
+        """See whether the tensors that are recomputed and what they are computed
+        with are small.
+        """
+        assert self.note is not None
+        self.light = tensors.size(held) + self.note.parameter_bytes < _LIGHT
 
     def settle(self) -> None:
         """From now on as plain autograd: nothing is left to recompute with."""
@@ -109,16 +132,26 @@ class Frame:
         self.module = None
 
 
-class Digest:
-    """What is remembered of a dropped tensor: its form and a sum of its bits."""
+class Digests:
+    """What is remembered of dropped tensors: their forms and sums of their bits."""
 
-    __slots__ = ("dtype", "shape", "stride", "value")
+    __slots__ = ("indices", "forms", "sums", "stride")
 
-    def __init__(self, tensor: torch.Tensor, stride: int, value: int) -> None:
-        self.dtype = tensor.dtype
-        self.shape = tensor.shape
+    def __init__(self, indices: list[int], forms: tensors.Forms, sums: list[int],
+                 stride: int) -> None:
+        self.indices = indices
+        self.forms = forms
+        self.sums = sums
         self.stride = stride
-        self.value = value
+
+    def of(self, indices: list[int]) -> "Digests":
+        """Only those of tensors with these indices."""
+        if indices == self.indices:
+            return self
+        places = [*map(self.indices.index, indices)]
+        dtypes, shapes = self.forms
+        forms = [dtypes[i] for i in places], [shapes[i] for i in places]
+        return Digests(indices, forms, [self.sums[i] for i in places], self.stride)
 
 
 class Watcher:
@@ -126,6 +159,11 @@ class Watcher:
 
     def forward_begins(self, call: "Call") -> None:
         """Just before the job's forward."""
+
+    def look(self, original: Any, module: torch.nn.Module, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> Optional["Look"]:
+        """A look, if wanted, at a block that has not run in this form before."""
+        return None
 
     def forward_ends(self, frame: Frame) -> None:
         """The forward has returned; nothing is dropped yet."""
@@ -141,8 +179,8 @@ class Watcher:
         """Our own code raised; the job goes on as if it had not."""
         raise error
 
-    def dropping(self, frame: Frame, addresses: list[int]) -> None:
-        """These storages are about to lose the frame's hold."""
+    def dropping(self, frame: Frame, held: list[Handle]) -> None:
+        """The tensors in these handles are about to be dropped."""
 
     def recompute_begins(self, frame: Frame) -> None:
         """Backward needs the frame."""
@@ -174,7 +212,8 @@ class Frames:
         self._watcher = watcher
         self._spill = spill
         self._lock = threading.RLock()
-        self.dropped: weakref.WeakSet[Frame] = weakref.WeakSet()
+        self.dropped: list[weakref.ref[Frame]] = []     # some have died since
+        self._many = _MANY
 
     def after_fork(self) -> None:
         """A lock that another thread held in the parent is free in the child."""
@@ -191,18 +230,22 @@ class Frames:
         frame into a kept one. An error of our own leaves a plain or a kept call.
         """
         try:
-            frame = self._prepare(call, mode, look, original, module, args, kwargs)
+            frame = Frame(call, original, module)
+            look = self._prepare(frame, mode, look, args, kwargs)
         except Exception as error:
             self._watcher.failed(error)
             return original(module, *args, **kwargs)
-        begin = time.perf_counter()
-        _push_hooks(frame.pack, self.unpack)
+        begin = _now()
+        _push_hooks(frame.packer(), self.unpack_held if mode == PROVE else self.unpack)
         try:
-            with look or _nothing:
+            if look is None:
                 result = original(module, *args, **kwargs)
+            else:
+                with look:
+                    result = original(module, *args, **kwargs)
         finally:
             _pop_hooks()
-        call.forward_ms = 1e3 * (time.perf_counter() - begin)
+        call.forward_ms = 1e3 * (_now() - begin)
         try:
             self._finish(frame, mode, look, args, kwargs, result)
         except Exception as error:
@@ -211,26 +254,32 @@ class Frames:
             self._watcher.failed(error)
         return result
 
-    def _prepare(self, call: "Call", mode: str, look: Optional["Look"], original: Any,
-                 module: torch.nn.Module, args: tuple[Any, ...],
-                 kwargs: dict[str, Any]) -> Frame:
-        note = None
+    def _prepare(self, frame: Frame, mode: str, look: Optional["Look"],
+                 args: tuple[Any, ...], kwargs: dict[str, Any]) -> Optional["Look"]:
+        """Note what a recompute needs; the look to take, if any."""
+        call, module = frame.call, frame.module
+        assert module is not None
         if mode in (DROP, PROVE):
-            note = Note.take(call.block.scope, module, args, kwargs)
+            frame.note = note = Note.take(call.block.scope, module, args, kwargs)
+            frame.outside = note.addresses(args, kwargs)
+            if look is None and not note.known:
+                look = self._watcher.look(frame.original, module, args, kwargs)
             if look is not None:
                 look.copied = note.copied()
-        frame = Frame(call, original, module, note)
-        if mode != KEEP:
+        elif mode == MEASURE:
             frame.outside = call.block.own_addresses()
             frame.outside.update(map(tensors.address,
                                      tensors.tensors_in((args, kwargs))))
         self._watcher.forward_begins(call)
-        return frame
+        return look
 
     def _finish(self, frame: Frame, mode: str, look: Optional["Look"],
                 args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """The forward has returned: decide."""
-        frame.outside.update(map(tensors.address, tensors.tensors_in(result)))
+        if type(result) is torch.Tensor:
+            frame.outside.add(tensors.address(result))
+        else:
+            frame.outside.update(map(tensors.address, tensors.tensors_in(result)))
         if frame.note is not None and self._changed_late(frame, args, kwargs):
             mode = MEASURE
         self._watcher.forward_ends(frame)
@@ -257,6 +306,7 @@ class Frames:
     def _decide(self, frame: Frame, mode: str) -> None:
         call = frame.call
         if mode == PROVE:
+            frame.weigh([h.tensor for h in frame.own() if h.tensor is not None])
             frame.state = PROVE
         elif mode == DROP:
             self._drop(frame)
@@ -272,58 +322,78 @@ class Frames:
             frame.call.saves_nothing = True
             frame.settle()
             return
+        values: list[Any] = [h.tensor for h in held]
+        frame.weigh(values)
         stride = self._watcher.digest_stride(frame)
         if stride is not None:
-            frame.digests = self._digest(held, stride)
-        self._watcher.dropping(frame, list(dict.fromkeys(
-            tensors.address(h.tensor) for h in held if h.tensor is not None)))
+            frame.digests = Digests([h.index for h in held], tensors.forms(values),
+                                    self._sums(values, stride), stride)
+        self._watcher.dropping(frame, held)
         frame.state = DROP
         for handle in held:
             handle.tensor = None
-        self.dropped.add(frame)
+        self.dropped.append(_ref(frame))
+        if len(self.dropped) > self._many:
+            with self._lock:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Leave out the frames that have died or are dropped no more."""
+        known = self.dropped[:]
+        self.dropped[:len(known)] = [
+            r for r in known if (f := r()) is not None and f.state == DROP]
+        self._many = 2 * len(self.dropped) + _MANY
 
     # -- backward ------------------------------------------------------------
 
     def unpack(self, handle: Handle) -> torch.Tensor:
         """Autograd asks for a saved tensor."""
-        frame = handle.frame
-        assert frame is not None
-        if frame.state == PROVE or handle.tensor is None:
-            with self._lock:
-                self._fetch(frame, handle)
         tensor = handle.tensor
         if tensor is None:
-            raise MismatchError(f"saved tensor {handle.index} was not recomputed")
+            with self._lock:
+                if handle.tensor is None:
+                    self._refill(handle.frame)
+            tensor = handle.tensor
+            if tensor is None:
+                raise MismatchError(f"saved tensor {handle.index} was not recomputed")
         if tensor._version != handle.version:
             raise RuntimeError(_modified(tensor, handle.version))
         return tensor
 
-    def _fetch(self, frame: Frame, handle: Handle) -> None:
-        if frame.state == PROVE:
-            if self._watcher.wants_proof(frame) and not _touched(frame):
-                self._prove(frame)
-            else:
-                self.restore_spilled(frame)
-                frame.settle()
-        if handle.tensor is None:
-            self._refill(frame)
+    def unpack_held(self, handle: Handle) -> torch.Tensor:
+        """The same for a tensor of a frame that was to be proven."""
+        frame = handle.frame
+        with self._lock:
+            if frame.state == PROVE:
+                if self._watcher.wants_proof(frame) and not _touched(frame):
+                    self._prove(frame)
+                else:
+                    self.restore_spilled(frame)
+                    frame.settle()
+        return self.unpack(handle)
 
     def _refill(self, frame: Frame) -> None:
         """Recompute every dropped tensor that autograd may still ask for."""
         empty = [h for h in frame.alive() if h.tensor is None]
+        indices = [h.index for h in empty]
         self._watcher.recompute_begins(frame)
-        begin = time.perf_counter()
-        values = self._recompute(frame, max(h.index for h in empty))
-        wrong = self._differences(frame, empty, values)
-        frame.call.recompute_ms = 1e3 * (time.perf_counter() - begin)
+        begin = _now()
+        saved = self._recompute(frame, indices[-1])
+        values = [saved[i] for i in indices if i < len(saved)]
+        wrong = self._differences(frame, indices, values, len(saved))
+        frame.call.recompute_ms = 1e3 * (_now() - begin)
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
         if wrong:
             self._watcher.mismatch(frame, wrong)
-        _fill(empty, values)
+        for handle, value in zip(empty, values):
+            handle.tensor = value
+            handle.version = value._version
         if _in_backward() != -1 and (_keeps_graph is None or _keeps_graph()):
+            # Weakly: without keeping its graph, autograd lets go of them earlier.
+            later = [weakref.ref(handle) for handle in empty]
             torch.autograd.Variable._execution_engine.queue_callback(
-                lambda: _empty(empty))
+                lambda: _empty(later))
 
     def rematerialise(self) -> None:
         """Give every dropped frame its tensors back, for good.
@@ -331,12 +401,14 @@ class Frames:
         Called before parameters change: a later backward still needs the
         values of now.
         """
-        for frame in list(self.dropped):
+        for frame in [f for r in self.dropped[:] if (f := r()) is not None]:
             with self._lock:
                 if frame.state == DROP and any(h.tensor is None for h in frame.alive()):
                     with torch.enable_grad():
                         self._refill(frame)
                     frame.settle()
+        with self._lock:
+            self._forget()
 
     # -- proof ---------------------------------------------------------------
 
@@ -344,19 +416,24 @@ class Frames:
         last = len(frame.handles) - 1
         originals = frame.alive()
         self._watcher.recompute_begins(frame)
-        begin = time.perf_counter()
-        reason, detail, values = None, "", {}
+        begin = _now()
+        reason, detail = None, ""
+        values: list[torch.Tensor] = []
         try:
             values = self._recompute(frame, last)
         except Exception as error:
             reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
-        frame.call.recompute_ms = 1e3 * (time.perf_counter() - begin)
+        frame.call.recompute_ms = 1e3 * (_now() - begin)
         frame.call.recomputes += 1
         if reason is None:
             detail = self._compare(frame, originals, values)
             reason = "recompute_differs" if detail else None
         if reason is None:
-            _fill([h for h in originals if self._replaceable(frame, h)], values)
+            for handle in originals:
+                if self._replaceable(frame, handle):
+                    handle.tensor = value = values[handle.index]
+                    handle.version = value._version
+            frame.spilled.clear()
         else:
             self.restore_spilled(frame)
         self._watcher.recompute_ends(frame)
@@ -365,22 +442,22 @@ class Frames:
 
     @staticmethod
     def _replaceable(frame: Frame, handle: Handle) -> bool:
-        if handle.spilled is not None:
+        if handle.index in frame.spilled:
             return True
         tensor = handle.tensor
         return (tensor is not None and tensors.droppable(tensor)
                 and tensors.address(tensor) not in frame.outside)
 
     def _compare(self, frame: Frame, originals: list[Handle],
-                 values: dict[int, torch.Tensor]) -> str:
+                 values: list[torch.Tensor]) -> str:
         """What differs between originals and recomputed values, or ""."""
         if len(values) != len(frame.handles):
             return (f"{len(values)} tensors were saved by the recompute, "
                     f"{len(frame.handles)} by the forward")
         for handle in originals:
             original = handle.tensor
-            if handle.spilled is not None:
-                original = handle.spilled.look()
+            if handle.index in frame.spilled:
+                original = frame.spilled[handle.index].look()
             value = values[handle.index]
             if original is None or not tensors.droppable(original):
                 continue
@@ -397,40 +474,41 @@ class Frames:
         """Move a held frame's originals to the spill; the bytes given back."""
         if self._spill is None or frame.state != PROVE:
             return 0
-        held = [h for h in frame.own() if h.spilled is None]
+        held = frame.own()
         moved = self._spill.write([h.tensor for h in held if h.tensor is not None])
         if moved is None:
             return 0
         for handle, spilled in zip(held, moved):
-            handle.spilled, handle.tensor = spilled, None
+            frame.spilled[handle.index], handle.tensor = spilled, None
         return sum({s.storage: s.storage.size for s in moved}.values())
 
     def restore_spilled(self, frame: Frame) -> None:
         """Bring spilled originals back into tensor memory."""
         restored: dict[Any, torch.Tensor] = {}
         for handle in frame.alive():
-            if handle.spilled is not None:
-                handle.tensor = handle.spilled.restore(restored)
+            spilled = frame.spilled.pop(handle.index, None)
+            if spilled is not None:
+                handle.tensor = spilled.restore(restored)
                 handle.version = handle.tensor._version
-                handle.spilled = None
+        frame.spilled.clear()
 
     # -- recompute -----------------------------------------------------------
 
-    def _recompute(self, frame: Frame, last: int) -> dict[int, torch.Tensor]:
+    @staticmethod
+    def _recompute(frame: Frame, last: int) -> list[torch.Tensor]:
         """Run the forward again up to the last saved tensor that is needed.
 
-        Returns the saved tensors by index, detached.
+        Returns the saved tensors in their order, detached.
         """
-        values: dict[int, torch.Tensor] = {}
-        frame.stopped = False
+        values: list[torch.Tensor] = []
+        light = frame.light
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             # A node must not hold its own output, so never the tensor itself.
             tensor = tensor.detach()
-            if not frame.stopped:
-                values[len(values)] = tensor
-                if len(values) > last:
-                    frame.stopped = True
+            if len(values) <= last:
+                values.append(tensor)
+                if len(values) > last and not light:
                     raise Stop
             return tensor
 
@@ -441,9 +519,9 @@ class Frames:
             _push_hooks(pack, _as_is)
             try:
                 note.call(frame.original, module)
-            except BaseException:
+            except (Stop, Exception):
                 # A scripted child turns Stop into an exception of its own.
-                if not frame.stopped:
+                if len(values) <= last:
                     raise
             finally:
                 _pop_hooks()
@@ -451,39 +529,40 @@ class Frames:
             note.leave(present)
         return values
 
-    def _digest(self, handles: list[Handle], stride: int) -> dict[int, Digest]:
-        pairs = [(h.index, h.tensor) for h in handles if h.tensor is not None]
-        sums = self._sums([t for _, t in pairs], stride)
-        return {i: Digest(t, stride, s) for (i, t), s in zip(pairs, sums)}
-
     def _sums(self, values: list[torch.Tensor], stride: int) -> list[int]:
-        ranges = [tensors.dense_range(t) for t in values]
-        dense = list(dict.fromkeys(r for r in ranges if r is not None))
-        sums = dict(zip(dense, self._agent.digests(
-            [a for a, _ in dense], [n for _, n in dense], stride) if dense else ()))
+        ranges = tensors.dense_ranges(values)
+        unique: dict[Any, None] = dict.fromkeys(ranges)
+        unique.pop(None, None)          # those are digested one by one
+        found = self._agent.digests(*zip(*unique), stride) if unique else []
+        if len(found) == len(values):
+            return found
+        sums = dict(zip(unique, found))
         return [sums[r] if r is not None else self._agent.digest_strided(
                     t.data_ptr(), t.element_size(), t.shape, t.stride())
                 for r, t in zip(ranges, values)]
 
-    def _differences(self, frame: Frame, handles: list[Handle],
-                     values: dict[int, torch.Tensor]) -> str:
-        for handle in handles:
-            if handle.index not in values:
-                return (f"{len(values)} tensors were saved by the recompute, "
-                        f"{len(frame.handles)} by the forward")
-        known = [(h.index, frame.digests[h.index]) for h in handles
-                 if h.index in frame.digests]
-        if not known:
+    def _differences(self, frame: Frame, indices: list[int],
+                     values: list[torch.Tensor], count: int) -> str:
+        """What is wrong with the recomputed values of indices, or "".
+
+        count: how many tensors the recompute saved.
+        """
+        if len(values) < len(indices):
+            return (f"{count} tensors were saved by the recompute, "
+                    f"{len(frame.handles)} by the forward")
+        if frame.digests is None:
             changed = frame.note.changed_versions() if frame.note else []
             return "an input or a parameter was written to since" if changed else ""
-        for index, digest in known:
-            value = values[index]
-            if value.dtype != digest.dtype or value.shape != digest.shape:
-                return f"saved tensor {index} has another form ({_form(value)})"
-        sums = self._sums([values[i] for i, _ in known], known[0][1].stride)
-        for (index, digest), now in zip(known, sums):
-            if now != digest.value:
-                return f"saved tensor {index} ({_form(values[index])}) has other bits"
+        then = frame.digests.of(indices)
+        if tensors.forms(values) != then.forms:
+            for index, value, *form in zip(indices, values, *then.forms):
+                if [value.dtype, value.shape] != form:
+                    return f"saved tensor {index} has another form ({_form(value)})"
+        sums = self._sums(values, then.stride)
+        if sums != then.sums:
+            for index, value, now, sum_ in zip(indices, values, sums, then.sums):
+                if now != sum_:
+                    return f"saved tensor {index} ({_form(value)}) has other bits"
         return ""
 
 
@@ -491,21 +570,10 @@ def _as_is(value: Any) -> Any:
     return value
 
 
-def _fill(handles: list[Handle], values: dict[int, torch.Tensor]) -> None:
-    for handle in handles:
-        value = values.get(handle.index)
-        if value is not None:
-            handle.tensor = value
-            handle.version = value._version
-            handle.spilled = None
-    values.clear()
-
-
-def _empty(handles: list[Handle]) -> None:
+def _empty(handles: list[weakref.ref[Handle]]) -> None:
     """After a backward that keeps its graph: drop again."""
-    for handle in handles:
-        frame = handle.frame
-        if frame is not None and frame.state == DROP:
+    for handle in (ref() for ref in handles):
+        if handle is not None and handle.frame.state == DROP:
             handle.tensor = None
 
 

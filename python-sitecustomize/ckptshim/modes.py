@@ -6,6 +6,7 @@ returns what ``leave`` needs to put everything back.
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -14,7 +15,7 @@ from torch.utils import _device
 
 _C: Any = torch._C
 _cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized
-_has_cuda: Callable[[], bool] = torch.backends.cuda.is_built
+_HAS_CUDA: bool = torch.backends.cuda.is_built()
 Row = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 # Getter and setter in torch._C, where this torch has both.
@@ -74,7 +75,7 @@ def _rows() -> list[Row]:
          lambda v: torch.set_anomaly_enabled(torch.is_anomaly_enabled(), v)),
         (_C._get_float32_matmul_precision, _set_matmul_precision),
     ]
-    devices = ["cpu", "cuda"] if _has_cuda() else ["cpu"]
+    devices = ["cpu", "cuda"] if _HAS_CUDA else ["cpu"]
     for device in devices:
         rows += _autocast_rows(device)
     rows += [(getattr(_C, get), getattr(_C, put)) for get, put in _FLAGS
@@ -94,6 +95,7 @@ def _works(row: Row) -> bool:
 
 _ROWS = _rows()
 _GETTERS = tuple(get for get, _ in _ROWS)
+_call: Any = getattr(operator, "call", lambda function: function())
 _SETTERS = tuple(put for _, put in _ROWS)
 
 _depth: Callable[[], int] = _C._len_torch_function_stack
@@ -123,10 +125,10 @@ class Modes(NamedTuple):
 def take() -> Modes:
     """How they stand now."""
     depth = _depth()
-    return Modes([get() for get in _GETTERS], torch.is_autocast_cache_enabled(),
+    return Modes([*map(_call, _GETTERS)], torch.is_autocast_cache_enabled(),
                  tuple(map(_mode_at, range(depth))) if depth else (),
                  _device.CURRENT_DEVICE,
-                 torch.cuda.current_device() if _cuda_in_use() else None)
+                 torch.cuda.current_device() if _HAS_CUDA and _cuda_in_use() else None)
 
 
 class Present(NamedTuple):
@@ -159,7 +161,7 @@ def leave(present: Present) -> None:
     """Make the modes the present's again, whatever they are now."""
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
-    _write(present.modes, [get() for get in _GETTERS])
+    _write(present.modes, [*map(_call, _GETTERS)])
     torch.set_autocast_cache_enabled(present.modes.cache)
     _C._set_grad_enabled(present.grad)
     if present.inference is not None:

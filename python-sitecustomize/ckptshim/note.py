@@ -8,39 +8,19 @@ streams, torch's modes and the context variables. Taking one costs some 30 µs.
 from __future__ import annotations
 
 import contextvars
-import functools
+import operator
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Iterable, Optional
 
 import torch
 
-from . import attributes, contents, modes, streams
-from .structures import Copier
-from .tree import Plan, Stale, Tree
+from . import contents, modes, streams, tensors
+from .attributes import reorder
+from .structures import Copier, hold, is_flat
+from .tree import Form, Plan, Stale, Tree
 
 _C: Any = torch._C
-_Form = tuple[bool, ...]
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _unseen(method: _F) -> _F:
-    """The method, hidden from the job's function modes: they see reads as well."""
-    @functools.wraps(method)
-    def hidden(*args: Any) -> Any:
-        if not _C._len_torch_function_stack():
-            return method(*args)
-        with _C.DisableTorchFunction():
-            return method(*args)
-    return hidden  # type: ignore[return-value]
-
-
-def _changes_modes(method: _F) -> _F:
-    """The same for a method that puts function modes in force or ends them."""
-    @functools.wraps(method)
-    def hidden(*args: Any) -> Any:
-        with _C.DisableTorchFunction():
-            return method(*args)
-    return hidden  # type: ignore[return-value]
+_is_leaf = operator.attrgetter("is_leaf")
 
 
 class Scope:
@@ -61,8 +41,8 @@ class Scope:
         self.deep = False
         self.lean = True
         self._changing: set[str] = set()
-        self._known: set[_Form] = set()
-        self._form: _Form = ()
+        self._known: set[Form] = set()
+        self._form: Form = ()
 
     @property
     def changing(self) -> set[str]:
@@ -75,8 +55,11 @@ class Scope:
 
     def is_known(self, module: torch.nn.Module) -> bool:
         """Whether a look was taken with the training flags as they are now."""
-        self.tree(module, past=False)
-        return self._form in self._known
+        return self.knows(self.tree(module, past=False))
+
+    def knows(self, tree: Tree) -> bool:
+        """Whether a look was taken with the training flags of a snapshot."""
+        return tree.form in self._known
 
     def modules(self, module: torch.nn.Module) -> list[torch.nn.Module]:
         """The module and everything inside it, each once."""
@@ -84,64 +67,110 @@ class Scope:
 
     def tree(self, module: torch.nn.Module, past: bool) -> Tree:
         """A snapshot of the modules as they are."""
-        plan = self._plan
-        if plan is not None:
+        tree = None
+        if self._plan is not None:
             try:
-                return self._fitting(Tree(plan, past))
+                tree = Tree(self._plan, past)
             except Stale:
                 pass
-        self._plan = plan = Plan(module)
-        return self._fitting(Tree(plan, past))
-
-    def _fitting(self, tree: Tree) -> Tree:
-        values = tree.values
-        self._form = tuple([bool(values[i]) for i in tree.plan.training] + tree.modes)
-        tree.keep_contents(self._changing if self._form in self._known else None)
+        if tree is None:
+            self._plan = Plan(module)
+            tree = Tree(self._plan, past)
+        self._form = tree.form
         return tree
 
+    def buffers(self, tree: Tree) -> list[torch.Tensor]:
+        """The buffers of a snapshot whose contents are to be remembered."""
+        return tree.buffers(self._changing if self.knows(tree) else None)
 
-class Present(NamedTuple):
+
+class Present:
     """What ``Note.leave`` puts back."""
 
-    tree: Tree
-    orders: list[tuple[dict[str, Any], tuple[str, ...]]]
-    streams: tuple[Any, ...]
-    modes: modes.Present
-    buffers: list[torch.Tensor]
-    versions: list[int]
+    __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
+                 "orders")
+
+    def __init__(self, tree: Tree, inside: Any, held: contents.Held,
+                 past: modes.Modes) -> None:
+        self.tree = tree
+        self.inside = inside            # the modules: none may die meanwhile
+        self.contents = held
+        self.versions = [t._version for t, _ in held]
+        self.streams = streams.take()
+        self.modes = modes.enter(past)
+        self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
 
 
 class Note:
     """What one forward could see."""
 
-    __slots__ = ("_scope", "_tree", "_streams", "_modes", "_context", "_args",
-                 "_kwargs", "_inputs", "_versions", "_module", "_copier")
+    __slots__ = ("known", "_scope", "_tree", "_contents", "_streams", "_modes",
+                 "_context", "_args", "_kwargs", "_inputs", "_versions", "_module",
+                 "_copier", "_copied")
 
-    @_unseen
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
-        copier = Copier(scope.deep, scope.deep and scope.lean)
         self._scope = scope
         self._module = weakref.ref(module)
-        self._args = tuple([copier.copy(item) for item in args])
-        self._kwargs = copier.dictionary(kwargs) if kwargs else {}
-        self._inputs = copier.tensors
-        self._copier = copier
-        self._tree = tree = scope.tree(module, past=True)
-        self._streams = streams.take()
-        self._modes = modes.take()
-        self._context = contextvars.copy_context()
-        self._versions = list(map(_version, copier.tensors + tree.tensors))
+        # The job's function modes would see reads as well.
+        if _C._len_torch_function_stack():
+            with _C.DisableTorchFunction():
+                self._take(module, args, kwargs)
+        else:
+            self._take(module, args, kwargs)
 
     @classmethod
     def take(cls, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
              kwargs: dict[str, Any]) -> "Note":
-        """Remember it, before the forward of module(*args, **kwargs)."""
+        """Remember it, before the forward of module(*args, **kwargs).
+
+        known, of the note: whether a look was taken with these training flags.
+        """
         return cls(scope, module, args, kwargs)
+
+    def _take(self, module: torch.nn.Module, args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> None:
+        scope = self._scope
+        self._hold(args, kwargs)
+        self._tree = tree = scope.tree(module, past=True)
+        self.known = scope.knows(tree)
+        self._contents = contents.take_all(scope.buffers(tree))
+        self._streams = streams.take()
+        self._modes = modes.take()
+        self._context = contextvars.copy_context()
+        self._versions = _versions(self._inputs + tree.solid)
+
+    def _hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._copier: Optional[Copier] = None
+        if is_flat(args, kwargs):
+            held: dict[int, torch.Tensor] = {}
+            self._args = tuple(hold(args, held))
+            self._kwargs = dict(zip(kwargs, hold(kwargs.values(), held)))
+            self._inputs = list(held.values())
+            self._copied = held
+            return
+        scope = self._scope
+        self._copier = copier = Copier(scope.deep, scope.deep and scope.lean)
+        self._args = tuple([copier.copy(item) for item in args])
+        self._kwargs = copier.dictionary(kwargs)
+        self._inputs = copier.tensors
 
     def copied(self) -> frozenset[int]:
         """The ids of the arguments' parts that a recompute gets copies of."""
-        return self._copier.copied()
+        if self._copier is not None:
+            return self._copier.copied()
+        return frozenset(i for i, held in self._copied.items() if id(held) != i)
+
+    def addresses(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+        """The storages of the module's tensors and of the arguments it was given."""
+        inputs = (self._inputs if self._copier is None
+                  else [*tensors.tensors_in((args, kwargs))])
+        return self._tree.addresses() | tensors.addresses(inputs)
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of the module's parameters and buffers when it was first seen."""
+        return self._tree.plan.bytes
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -151,13 +180,15 @@ class Note:
     @property
     def kwargs(self) -> dict[str, Any]:
         """Keyword arguments for a recompute, in containers of its own."""
-        return self._arguments()[1]
+        return dict(self._arguments()[1])
 
-    @_unseen
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        copier = Copier(self._scope.deep)
-        args = [copier.copy(item) for item in self._args]
-        return args, copier.dictionary(self._kwargs)
+    def _arguments(self) -> tuple[Iterable[Any], dict[str, Any]]:
+        if self._copier is None and all(map(_is_leaf, self._inputs)):
+            return self._args, self._kwargs
+        with _C.DisableTorchFunction():
+            copier = Copier(self._scope.deep)
+            args = [copier.copy(item) for item in self._args]
+            return args, copier.dictionary(self._kwargs)
 
     def call(self, function: Callable[..., Any], module: torch.nn.Module) -> Any:
         """function(module, *args, **kwargs) with the context variables of then.
@@ -168,74 +199,98 @@ class Note:
         args, kwargs = self._arguments()
         return self._context.copy().run(function, module, *args, **kwargs)
 
-    @_changes_modes
     def enter(self) -> Present:
         """Put the past back; what differs is written, the rest only read."""
+        with _C.DisableTorchFunction():
+            return self._enter()
+
+    def _enter(self) -> Present:
         module = self._module()
         if module is None:
             raise ReferenceError("the module is gone")
-        scope = self._scope
-        tree = scope.tree(module, past=False)
-        # The note may know more buffers, from before the look at the block.
-        known = {id(t) for t, _ in tree.contents}
-        tree.contents += [(t, contents.take(t)) for t, _ in self._tree.contents
-                          if id(t) not in known]
-        buffers = [t for t, _ in tree.contents]
-        present = Present(tree, [], streams.take(), modes.enter(self._modes), buffers,
-                          [t._version for t in buffers])
+        then = now = self._tree
+        inside = then.unchanged()
+        if inside is None:
+            now = self._scope.tree(module, past=False)
+            inside = now.children
+        present = Present(now, inside, self._present_contents(now), self._modes)
         try:
-            if self._tree.same(tree):
-                self._tree.put_contents()
-            else:
-                present.orders.extend(self._tree.put())
-            streams.put(self._streams)
+            if then is not now and not then.same(now):
+                present.orders = then.put()
+            contents.put_all(self._contents)
+            streams.put(self._streams, present.streams)
         except BaseException:
             self.leave(present)
             raise
         return present
 
-    @_changes_modes
+    def _present_contents(self, now: Tree) -> contents.Held:
+        """Of the buffers that this note writes to, or that a recompute may."""
+        buffers = self._scope.buffers(now)
+        if not (buffers or self._contents):
+            return []
+        known = set(map(id, buffers))
+        # The note may know more of them, from before the look at the block.
+        buffers += [t for t, _ in self._contents if id(t) not in known]
+        return contents.take_all(buffers)
+
     def leave(self, present: Present) -> None:
         """Put the present back, whatever the recompute has done to it."""
-        try:
-            modes.leave(present.modes)
-        finally:
+        with _C.DisableTorchFunction():
             try:
-                streams.put(present.streams)
+                modes.leave(present.modes)
             finally:
-                _put_back(present.tree)
-                for own, order in present.orders:
-                    attributes.reorder(own, order)
-                contents.set_versions(present.buffers, present.versions)
+                try:
+                    streams.put(present.streams, streams.take())
+                finally:
+                    _put_back(present)
 
-    @_unseen
     def changed_versions(self) -> list[str]:
         """The inputs, parameters and buffers that were written to since.
 
         Buffers whose contents are put back do not count.
         """
-        tensors = self._inputs + self._tree.tensors
-        if list(map(_version, tensors)) == self._versions:
+        watched = self._inputs + self._tree.solid
+        if _C._len_torch_function_stack():
+            with _C.DisableTorchFunction():
+                now = _versions(watched)
+        else:
+            now = _versions(watched)
+        if now == self._versions:
             return []
-        inputs = len(self._inputs)
-        kept = {id(t) for t, _ in self._tree.contents}
-        names = [f"input {i}" for i in range(inputs)] + self._tree.plan.names
-        return [name for name, tensor, version in zip(names, tensors, self._versions)
-                if _version(tensor) != version and id(tensor) not in kept]
+        kept = {id(t) for t, _ in self._contents}
+        names = [f"input {i}" for i in range(len(self._inputs))]
+        names += [name for name, tensor in zip(self._tree.plan.names,
+                                               self._tree.tensors)
+                  if tensor is not None]
+        return [name for name, tensor, then, version
+                in zip(names, watched, self._versions, now)
+                if version != then and id(tensor) not in kept]
 
 
-def _put_back(tree: Tree) -> None:
+def _put_back(present: Present) -> None:
+    if not present.tree.agrees():
+        present.tree.put()
+    held = present.contents
+    contents.put_all(held)
+    for own, order in present.orders:
+        reorder(own, order)
+    contents.set_versions([t for t, _ in held], present.versions)
+
+
+_version = operator.attrgetter("_version")
+
+
+def _versions(tensors: list[Any]) -> list[int]:
+    """The versions of tensors, -1 for one that has none."""
     try:
-        if tree.same(Tree(tree.plan, past=False)):
-            tree.put_contents()
-            return
-    except Stale:
-        pass
-    tree.put()
+        return [*map(_version, tensors)]
+    except (RuntimeError, AttributeError):
+        return [_version_or_none(t) for t in tensors]
 
 
-def _version(tensor: Any) -> int:
+def _version_or_none(tensor: Any) -> int:
     try:
-        return tensor._version  # type: ignore[no-any-return]
+        return int(tensor._version)
     except (RuntimeError, AttributeError):
         return -1                       # no tensor, or one made for inference only

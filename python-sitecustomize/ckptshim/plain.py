@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch
 from torch.autograd import forward_ad
 from torch.fx import _symbolic_trace
+from torch.utils._device import DeviceContext
 
 _C: Any = torch._C
 _cuda: Any = torch.cuda
@@ -20,6 +21,8 @@ _hooks_enabled: Callable[[], bool] = _autograd._saved_tensors_hooks_is_enabled
 _tracing: Callable[[], Any] = _C._get_tracing_state
 _functorch_level: Callable[[], Any] = _functorch.peek_interpreter_stack
 _dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
+_function_modes: Callable[[], int] = _C._len_torch_function_stack
+_function_mode_at: Callable[[int], Any] = _C._get_function_stack_at
 
 
 push_hooks: Callable[[Any, Any], None] = _autograd._push_saved_tensors_default_hooks
@@ -70,7 +73,7 @@ def hooks_in_force() -> bool:
 
 
 def must_be_plain() -> bool:
-    """No gradients, a running backward, a transform or a trace.
+    """No gradients, a running backward, a transform, a mode or a trace.
 
     Inside a backward a forward is somebody's recompute, and inside another
     frame it belongs to that frame; saved-tensor hooks of the job's own are in
@@ -78,7 +81,14 @@ def must_be_plain() -> bool:
     """
     return (not _grad_enabled() or _graph_task() != -1 or _tracing() is not None
             or _functorch_level() is not None or _dispatch_modes() > 0
-            or _fx_tracing() or _forward_mode() or _capturing())
+            or (_function_modes() > 0 and _foreign_mode()) or _fx_tracing()
+            or _forward_mode() or _capturing())
+
+
+def _foreign_mode() -> bool:
+    """Whether a function mode of the job's own would see what the shim calls."""
+    return any(type(_function_mode_at(i)) is not DeviceContext
+               for i in range(_function_modes()))
 
 
 def _fx_tracing() -> bool:

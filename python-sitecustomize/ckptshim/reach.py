@@ -240,9 +240,17 @@ def _iterator(watch: "Watch", value: Any, origin: str, path: str) -> None:
 def _position(value: Any) -> Any:
     if isinstance(value, types.GeneratorType):
         frame = value.gi_frame
-        return (-1,) if frame is None else (frame.f_lasti, frame.f_lineno)
+        if frame is None:
+            return (-1,)
+        return frame.f_lasti, {name: (id(item), _hint(item))
+                               for name, item in frame.f_locals.items()}
     if type(value).__module__ == "itertools" and type(value).__name__ == "count":
         return repr(value)
+    return _hint(value)
+
+
+def _hint(value: Any) -> Any:
+    """How many items a built-in iterator has left; None for anything else."""
     hint = getattr(type(value), "__length_hint__", None)
     return None if hint is None or type(value).__flags__ & (1 << 9) else hint(value)
 
@@ -251,8 +259,8 @@ def _file(watch: "Watch", value: Any, origin: str, path: str) -> None:
     if origin == ARGUMENT and watch.iterator is None:
         watch.iterator = path
     if isinstance(value, (io.StringIO, io.BytesIO)):
-        watch.record(lambda v, held: v.getvalue() == held, value, value.getvalue(),
-                     origin, f"buffer {path}")
+        watch.record(lambda v, held: (v.tell(), v.getvalue()) == held, value,
+                     (value.tell(), value.getvalue()), origin, f"buffer {path}")
 
 
 def _script(watch: "Watch", value: Any, origin: str, path: str) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .blocks import Call
 from .units import size
 
 if TYPE_CHECKING:
-    from .blocks import Block, Call
+    from .blocks import Block
     from .controller import Controller
 
 _MODE = 0o600
@@ -84,10 +85,10 @@ class Report:
             "iterations": c.iterations,
             "peak_bytes": {"first": c.first_peak, "last": c.last_peak,
                            "max": c.max_peak, "predicted": c.predicted or 0},
-            "floor_bytes": plan.get("floor_bytes", 0), "feasible": feasible,
+            "floor_bytes": _floor(tape), "feasible": feasible,
             "kinds": [_kind(k) for k in c.kinds.values() if k.iterations],
             "blocks": [_call(b, call, call in chosen) for b in c.all_blocks
-                       for call in b.calls if call.calls and not b.opened],
+                       for call in _listed(b)],
             "events": c.events.list}
 
     def _fits(self, budget: Any) -> bool:
@@ -106,6 +107,13 @@ class Report:
         return line + f", recomputing took {share:.1f} % of the time"
 
 
+def _floor(tape: Any) -> int:
+    """The lowest peak of any plan, for an iteration that starts like the last."""
+    if tape is None or not tape.plan:
+        return 0
+    return int(tape.plan["floor_bytes"] + tape.last_base - tape.plan_base)
+
+
 def _rank() -> int:
     text = os.environ.get("RANK", "0")
     return int(text) if text.isdigit() else 0
@@ -117,7 +125,16 @@ def _kind(kind: Any) -> dict[str, Any]:
     return {"root": kind.root_name, "key": kind.key, "iterations": kind.iterations,
             "peak_bytes": kind.peak,
             "predicted_bytes": plan.get("predicted_bytes", 0),
-            "floor_bytes": plan.get("floor_bytes", 0)}
+            "floor_bytes": _floor(tape)}
+
+
+def _listed(block: "Block") -> list["Call"]:
+    """The calls of a block that the report shows; one for a barred block."""
+    if block.opened:
+        return []
+    if block.barred and not block.calls:
+        return [Call(block, 0)]
+    return [call for call in block.calls if call.calls]
 
 
 def _call(block: "Block", call: "Call", chosen: bool) -> dict[str, Any]:

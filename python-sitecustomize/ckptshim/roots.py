@@ -19,9 +19,11 @@ from torch.optim import optimizer as _optimizer
 from . import discover, plain
 from .controller import Controller
 from .patch import Patches
+from .stack import room
 from .steps import Steps
 
 _LEARNING = 2       # iterations
+_MOST = 1 << 16     # modules that are counted
 
 
 class Roots:
@@ -37,6 +39,8 @@ class Roots:
         self._learning = 0
         self._handles: list[Any] = []
         controller.patch = self._patch_block
+        controller.look_again = self._look_again
+        self._sizes: dict[int, int] = {}
 
     def install(self) -> None:
         """Begin to watch."""
@@ -76,7 +80,10 @@ class Roots:
             self._add_root(module)
         local.calls = depth + 1
         try:
-            return original(module, *args, **kwargs)
+            if depth:
+                return original(module, *args, **kwargs)
+            with room:
+                return original(module, *args, **kwargs)
         finally:
             local.calls = depth
 
@@ -89,6 +96,7 @@ class Roots:
 
         def gone(_: Any) -> None:
             self._roots.pop(key, None)
+            self._sizes.pop(key, None)
 
         self._roots[key] = weakref.ref(module, gone)
         if discover.is_opaque(module):
@@ -100,6 +108,17 @@ class Roots:
             self._types.add(type(module))
         found = discover.find(module, self._controller.settings.blocks)
         self._controller.register(found, type(module).__name__)
+        self._sizes[key] = _size(module)
+
+    def _look_again(self, root: nn.Module) -> bool:
+        """Find the blocks of a root that gained or lost modules; whether it did."""
+        size = _size(root)
+        if self._sizes.get(id(root), size) == size:
+            return False
+        self._sizes[id(root)] = size
+        found = discover.find(root, self._controller.settings.blocks)
+        self._controller.register(found, type(root).__name__)
+        return True
 
     def _patch_block(self, module: nn.Module) -> bool:
         return ("forward" not in module.__dict__
@@ -129,9 +148,10 @@ class Roots:
         local.depth = 1
         try:
             block = controller.blocks.get(id(module))
-            if block is None or block.ref() is not module:
-                return original(module, *args, **kwargs)
-            return controller.block_forward(block, original, module, args, kwargs)
+            with room:
+                if block is None or block.ref() is not module:
+                    return original(module, *args, **kwargs)
+                return controller.block_forward(block, original, module, args, kwargs)
         except BaseException:
             if controller.current is not None:
                 controller.current.irregular = True
@@ -160,3 +180,13 @@ class Roots:
             self._learning -= 1
             if not self._learning:
                 self._patches.restore(nn.Module, "__call__")
+
+
+def _size(root: nn.Module) -> int:
+    """How many modules are inside; shared ones count each time."""
+    count, stack = 0, [root]
+    while stack and count < _MOST:
+        children = stack.pop()._modules.values()
+        count += len(children)
+        stack += [child for child in children if child is not None]
+    return count

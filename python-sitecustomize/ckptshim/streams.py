@@ -21,6 +21,7 @@ Put = Callable[[Any], None]
 
 _C: Any = torch._C
 _random: Any = random
+_HAS_CUDA: bool = torch.backends.cuda.is_built()
 _cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized
 _at = ctypes.string_at
 
@@ -28,6 +29,19 @@ _at = ctypes.string_at
 _WORDS = 624
 _BYTES = 4 * (_WORDS + 1)
 _HEADER: int = object.__basicsize__
+
+# A draw moves a twister's position, or makes all words anew: bytes of some words
+# beside the position tell two states of one stream apart.
+_MARK = 128
+
+
+Windows = list[Any]
+_raw = operator.attrgetter("raw")
+
+
+def _window(address: int, size: int) -> Any:
+    """Memory whose bytes now are ``.raw``."""
+    return (ctypes.c_char * size).from_address(address)
 
 
 # -- torch -------------------------------------------------------------------
@@ -44,22 +58,70 @@ def put_torch(generator: torch.Generator, state: bytes) -> None:
         generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
+_TWISTER, _SPARE = 20 + 4 * _WORDS, 28
+_SEED = 0x1C0FFEE5EEDF00D5
+
+# Places in what get_state() returns: left, next, the second word, the spare
+# double, whether there is one, the same of the spare float.
+_FIELDS = (8, 16, 32, 5024, 5040, 5048, 5052)
+
+
+def _twister_offset() -> Optional[int]:
+    """Where a CPU generator keeps its twister; None if that is not certain."""
+    try:
+        sample: Any = torch.Generator()
+        sample.manual_seed(_SEED)
+        offset = _at(sample._cdata, 256).find(struct.pack("=Q", _SEED))
+        torch.rand(3, generator=sample)
+        return offset if offset > 0 and _tells_apart(sample, offset) else None
+    except Exception:
+        return None
+
+
+def _torch_windows(generator: Any, offset: int) -> Windows:
+    """On the head of the twister with its first words, and on the spare normals."""
+    start = generator._cdata + offset
+    return [_window(start, _MARK), _window(start + _TWISTER, _SPARE)]
+
+
+def _tells_apart(sample: torch.Generator, offset: int) -> bool:
+    """Whether a change of any one field shows in the windows."""
+    windows = _torch_windows(sample, offset)
+    state = bytearray(take_torch(sample))
+    state[5040] = state[5052] = 1
+    for field in _FIELDS:
+        put_torch(sample, bytes(state))
+        before = [window.raw for window in windows]
+        state[field] ^= 1
+        put_torch(sample, bytes(state))
+        same = before == [window.raw for window in windows]
+        if same or take_torch(sample) != bytes(state):
+            return False
+        state[field] ^= 1
+    return True
+
+
 class TorchStreams:
     """The default generators of the CPU and of every CUDA device in use."""
 
     def __init__(self) -> None:
+        self._offset = _twister_offset()
         self._last = b""
+
+    def windows(self) -> Optional[Windows]:
+        """Memory that changes whenever the CPU's stream moves, if it is known."""
+        if self._offset is None:
+            return None
+        return _torch_windows(torch.default_generator, self._offset)
 
     def take(self) -> tuple[bytes, ...]:
         """One state a device. Equal consecutive states are one object."""
         state = take_torch(torch.default_generator)
-        if state == self._last:
-            state = self._last
-        else:
+        if state != self._last:
             self._last = state
         if not _cuda_in_use():
-            return (state,)
-        return (state, *map(take_torch, torch.cuda.default_generators))
+            return (self._last,)
+        return (self._last, *map(take_torch, torch.cuda.default_generators))
 
     @staticmethod
     def put(states: tuple[bytes, ...]) -> None:
@@ -96,26 +158,28 @@ class PythonStream:
 
     def __init__(self) -> None:
         self._readable = _python_is_readable()
-        self._gauss = operator.attrgetter("gauss_next")
         self._last: Any = None
+
+    def windows(self) -> Optional[Windows]:
+        """Memory that changes whenever it moves, but for its ``gauss_next``."""
+        stream: Any = _random._inst
+        if not self._readable or stream.__class__ is not random.Random:
+            return None
+        return [_window(id(stream) + _HEADER, _MARK)]
 
     def take(self) -> Any:
         """Its state; reading it raw takes a tenth of the time of getstate()."""
         stream: Any = _random._inst
-        state: Any
-        if self._readable and stream.__class__ is random.Random:
-            state = _at(id(stream) + _HEADER, _BYTES), self._gauss(stream)
-        else:
-            state = stream.getstate()
-        if state == self._last:
-            return self._last
-        self._last = state
-        return state
+        if not self._readable or stream.__class__ is not random.Random:
+            return stream.getstate()
+        held: Any = stream              # its class alone has no gauss_next
+        state = _at(id(stream) + _HEADER, _BYTES), held.gauss_next
+        if state != self._last:
+            self._last = state
+        return self._last
 
     def put(self, state: Any) -> None:
-        """Set it if it differs."""
-        if self.take() == state:
-            return
+        """Set it."""
         if type(state[0]) is bytes:
             state = _read_python(*state)
         _random._inst.setstate(state)
@@ -178,25 +242,39 @@ class NumpyStream:
     def _raw(self) -> tuple[bytes, bytes]:
         return _at(self._address, _BYTES), _at(self._gauss, 16)
 
-    def take(self) -> Any:
-        """Its state, or None in a process that has not loaded numpy.random."""
+    def _look(self) -> bool:
+        """Whether there is a stream in this process, and it is known."""
         mtrand = sys.modules.get("numpy.random.mtrand")
         if mtrand is None:
-            return None
-        stream = mtrand._rand
-        twister = stream._bit_generator
+            return False
+        stream, twister = mtrand._rand, mtrand._rand._bit_generator
         if stream is not self._stream or twister is not self._twister:
             self._find(stream, twister)
-        state: Any = (self._raw() if self._address
-                      else _Frozen(stream.get_state(legacy=False)))
-        if state == self._last:
-            return self._last
-        self._last = state
-        return state
+        return True
+
+    def windows(self) -> Optional[Windows]:
+        """Memory that changes whenever it moves, if that is known."""
+        if not self._look():
+            return []
+        if not self._address:
+            return None
+        return [_window(self._address + _BYTES - _MARK, _MARK),
+                _window(self._gauss, 16)]
+
+    def take(self) -> Any:
+        """Its state, or None in a process that has not loaded numpy.random."""
+        if not self._look():
+            return None
+        if not self._address:
+            return _Frozen(self._stream.get_state(legacy=False))
+        state = self._raw()
+        if state != self._last:
+            self._last = state
+        return self._last
 
     def put(self, state: Any) -> None:
-        """Set it if it differs."""
-        if state is None or self.take() == state:
+        """Set it."""
+        if state is None:
             return
         if not isinstance(state, _Frozen):
             self._stream.set_state(_read_numpy(sys.modules["numpy"], *state))
@@ -229,21 +307,54 @@ def _freeze(value: Any) -> Any:
 
 # -- all the global ones -----------------------------------------------------
 
-_torch_streams = TorchStreams()
-_python_stream = PythonStream()
-_numpy_stream = NumpyStream()
+_STREAMS: tuple[Any, ...] = (TorchStreams(), PythonStream(), NumpyStream())
+
+
+def _sources() -> tuple[Any, ...]:
+    """The generators in force."""
+    mtrand = sys.modules.get("numpy.random.mtrand")
+    if mtrand is None:
+        return torch.default_generator, _random._inst
+    stream = mtrand._rand
+    return torch.default_generator, _random._inst, stream, stream._bit_generator
+
+
+class _Seen:
+    """The global streams as they were seen last, and what shows that they moved."""
+
+    __slots__ = ("sources", "windows", "marks", "gauss", "states")
+
+    def __init__(self) -> None:
+        self.sources = _sources()
+        windows = [stream.windows() for stream in _STREAMS]
+        # None matches nothing: without windows every look is a full one.
+        self.windows: Windows = [w for some in windows for w in some or ()]
+        self.marks = None if None in windows or _cuda_in_use() else [
+            *map(_raw, self.windows)]
+        self.gauss = getattr(_random._inst, "gauss_next", None)
+        self.states = tuple([stream.take() for stream in _STREAMS])
+
+
+_seen = _Seen()
 
 
 def take() -> tuple[Any, ...]:
     """Where every global stream stands."""
-    return _torch_streams.take(), _python_stream.take(), _numpy_stream.take()
+    global _seen
+    seen, now = _seen, _sources()
+    if not (now == seen.sources and [*map(_raw, seen.windows)] == seen.marks
+            and now[1].gauss_next == seen.gauss
+            and not (_HAS_CUDA and _cuda_in_use())):
+        _seen = seen = _Seen()
+    return seen.states
 
 
-def put(states: tuple[Any, ...]) -> None:
-    """Put the global streams that differ back to where they stood."""
-    _torch_streams.put(states[0])
-    _python_stream.put(states[1])
-    _numpy_stream.put(states[2])
+def put(states: tuple[Any, ...], now: tuple[Any, ...]) -> None:
+    """Put the streams that do not stand there now back to where they stood."""
+    if states != now:
+        for stream, state, present in zip(_STREAMS, states, now):
+            if present != state:
+                stream.put(state)
 
 
 # -- generators that a job holds itself --------------------------------------

@@ -14,7 +14,7 @@ import copyreg
 import dataclasses
 import operator
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import torch
 
@@ -53,6 +53,23 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
     if attributes:
         twin.__dict__.update(attributes)
     return twin
+
+
+def hold(values: Iterable[Any], held: dict[int, torch.Tensor]) -> list[Any]:
+    """Flat values as a note keeps them: tensors with a history as aliases.
+
+    held: what stands for each tensor met, by the tensor's id; added to.
+    """
+    made = []
+    for value in values:
+        if isinstance(value, _plain):
+            known = held.get(id(value))
+            if known is None:
+                known = value if value.grad_fn is None else alias(value)
+                held[id(value)] = known
+            value = known
+        made.append(value)
+    return made
 
 
 class Copier:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any, Iterable, Iterator, Optional
 
 import torch
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DEPTH = 8
+
+# Steps that run over many tensors without bytecode for each.
+_base = torch._C.TensorBase
+_storage = _base.untyped_storage
+_data_ptr = torch.UntypedStorage.data_ptr
+_nbytes = operator.attrgetter("nbytes")
+_shape = operator.attrgetter("shape")
+_dtype = operator.attrgetter("dtype")
 
 
 def tensors_in(value: Any, depth: int = _DEPTH) -> Iterator[torch.Tensor]:
@@ -44,7 +53,11 @@ def address(tensor: torch.Tensor) -> int:
 
 def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     """The storages of tensors."""
-    return set(map(address, tensors))
+    tensors = [*tensors]
+    try:
+        return {*map(_data_ptr, map(_storage, tensors))}
+    except (RuntimeError, NotImplementedError):
+        return {*map(address, tensors)}
 
 
 def droppable(tensor: torch.Tensor) -> bool:
@@ -54,6 +67,26 @@ def droppable(tensor: torch.Tensor) -> bool:
     """
     return (type(tensor) in PLAIN and tensor.layout is torch.strided
             and not tensor.is_quantized and not tensor.is_nested)
+
+
+Forms = tuple[list[torch.dtype], list[torch.Size]]
+
+
+def forms(tensors: list[torch.Tensor]) -> Forms:
+    """Their dtypes and their shapes."""
+    return [*map(_dtype, tensors)], [*map(_shape, tensors)]
+
+
+def size(tensors: list[torch.Tensor]) -> int:
+    """Bytes of all their elements."""
+    return sum(map(_nbytes, tensors))
+
+
+def dense_ranges(tensors: list[torch.Tensor]) -> list[Optional[tuple[int, int]]]:
+    """``dense_range`` of each."""
+    if all(map(_base.is_contiguous, tensors)):
+        return [*zip(map(_base.data_ptr, tensors), map(_nbytes, tensors))]
+    return [*map(dense_range, tensors)]
 
 
 def dense_range(tensor: torch.Tensor) -> Optional[tuple[int, int]]:

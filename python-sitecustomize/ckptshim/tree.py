@@ -16,7 +16,7 @@ from typing import Any, Iterable, Optional
 
 import torch
 
-from . import attributes, contents, structures
+from . import attributes, structures
 from . import tensors as storages
 
 Form = tuple[bool, ...]
@@ -24,7 +24,8 @@ Hooks = dict[int, list[dict[Any, Any]]]
 # Attributes, tensors, children, hooks; flags of scripted modules.
 Reading = tuple[list[Any], list[Any], list[Any], Hooks, list[bool]]
 
-_HOT = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+_TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks",
+           "_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
           "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
 STANDARD = (frozenset(torch.nn.Module().__dict__)
@@ -38,25 +39,33 @@ class Stale(Exception):
 class Part:
     """Where one module's state lies."""
 
-    __slots__ = ("ref", "size", "order", "keys", "parameters", "buffers",
-                 "children", "row")
+    __slots__ = ("ref", "order", "keys", "parameters", "buffers", "children", "row")
 
     def __init__(self, module: torch.nn.Module) -> None:
         own = module.__dict__
         self.ref = weakref.ref(module)
-        self.size = len(own)
         self.order = tuple(own)
         self.keys = tuple(k for k in own if k not in STANDARD)
         if len(self.keys) < 2:
             self.keys = ("training", "_is_full_backward_hook")
-        self.parameters = tuple(module._parameters)
-        self.buffers = tuple(module._buffers)
+        self.parameters = tuple(own["_parameters"])
+        self.buffers = tuple(own["_buffers"])
         self.children = {name: None if child is None else weakref.ref(child)
-                         for name, child in module._modules.items()}
-        # What the hot loop unpacks.
-        self.row = (self.ref, self.size, operator.itemgetter(*_HOT),
-                    operator.itemgetter(*self.keys), self.parameters, self.buffers,
-                    len(self.children))
+                         for name, child in own["_modules"].items()}
+        # What the hot loop unpacks. Most tables are empty: one look at all of those.
+        empty = [name for name in _TABLES if not own[name]]
+        empty *= 2 if len(empty) == 1 else 1    # for a getter that makes a tuple
+        self.row = (self.ref, len(own), operator.itemgetter(*self.keys),
+                    operator.itemgetter(*empty) if empty else _nothing,
+                    self.parameters, self.buffers, len(self.children))
+
+    def hooked(self, own: dict[str, Any]) -> bool:
+        """Whether there are hooks on the module."""
+        return bool(own["_forward_hooks"] or own["_forward_pre_hooks"])
+
+
+def _nothing(own: dict[str, Any]) -> tuple[Any, ...]:
+    return ()
 
 
 class Scripted:
@@ -94,6 +103,7 @@ class Plan:
     Attributes:
         buffers: dotted name of every buffer, and its place among the tensors.
         training: the places of the training flags among the values.
+        bytes: the size of all parameters and buffers.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -101,9 +111,10 @@ class Plan:
         self.buffers: dict[str, int] = {}
         self.names: list[str] = []
         self.training: list[int] = []
-        children: list[int] = []
-        values = 0
         self.scripted: list[Scripted] = []
+        children: list[int] = []
+        hooked = False
+        values = 0
         for name, inner in module.named_modules():
             if isinstance(inner, torch.jit.ScriptModule):
                 self.scripted.append(Scripted(name, inner))
@@ -116,6 +127,7 @@ class Plan:
                 self.buffers[prefix + key] = len(self.names)
                 self.names.append(f"buffer {prefix}{key}")
             children += map(id, inner._modules.values())
+            hooked |= part.hooked(inner.__dict__)
             if "training" in part.keys:
                 self.training.append(values + part.keys.index("training"))
             values += len(part.keys)
@@ -123,17 +135,12 @@ class Plan:
             for buffer in script.buffers:
                 self.buffers[buffer] = len(self.names)
                 self.names.append(f"buffer {buffer}")
+        self.bytes = _bytes(module)
         self.children = children
+        self.hooked = hooked
         self.rows = [part.row for part in self.parts]
         self.types: list[type] = []
         self.special: list[tuple[int, attributes.Taker]] = []
-
-    def learn(self, types: list[type]) -> None:
-        """Note which values need more than a reference."""
-        self.special = [(i, f) for i, f in enumerate(map(attributes.taker, types))
-                        if f is not None]
-        self.types = types
-
 
     def read(self) -> Reading:
         """The hot loop: one pass over the modules' dictionaries.
@@ -144,33 +151,51 @@ class Plan:
         values: list[Any] = []
         tensors: list[Any] = []
         children: list[Any] = []
-        hooks: Hooks = {}
         try:
-            for ref, size, tables, user, parameters, buffers, kids in self.rows:
+            for ref, size, user, empty, parameters, buffers, kids in self.rows:
                 own = ref().__dict__
-                p, b, c, after, before = tables(own)
-                if (len(own) != size or len(p) != len(parameters)
-                        or len(b) != len(buffers) or len(c) != kids):
+                if len(own) != size or any(empty(own)):
                     raise Stale
                 values += user(own)
-                for name in parameters:
-                    tensors.append(p[name])
-                for name in buffers:
-                    tensors.append(b[name])
+                if parameters:
+                    table = own["_parameters"]
+                    if len(table) != len(parameters):
+                        raise Stale
+                    for name in parameters:
+                        tensors.append(table[name])
+                if buffers:
+                    table = own["_buffers"]
+                    if len(table) != len(buffers):
+                        raise Stale
+                    for name in buffers:
+                        tensors.append(table[name])
                 if kids:
-                    children += c.values()
-                if after or before:
-                    hooks[id(own)] = [dict(own[name]) for name in _HOOKS]
+                    children += own["_modules"].values()
         except (AttributeError, KeyError):
             raise Stale from None
-        if list(map(id, children)) != self.children:
+        if [*map(id, children)] != self.children:
             raise Stale
         modes: list[bool] = []
         for script in self.scripted:
             training, own_buffers = script.read()
             modes.append(training)
             tensors += own_buffers
-        return values, tensors, children, hooks, modes
+        return values, tensors, children, self._hooks() if self.hooked else {}, modes
+
+    def _hooks(self) -> Hooks:
+        hooks: Hooks = {}
+        for part in self.parts:
+            module = part.ref()
+            if module is not None and part.hooked(module.__dict__):
+                own = module.__dict__
+                hooks[id(own)] = [dict(own[name]) for name in _HOOKS]
+        return hooks
+
+    def learn(self, types: list[type]) -> None:
+        """Note which values need more than a reference."""
+        self.special = [(i, f) for i, f in enumerate(map(attributes.taker, types))
+                        if f is not None]
+        self.types = types
 
 
 class Tree:
@@ -178,38 +203,49 @@ class Tree:
 
     Attributes:
         values: the attributes, module by module (see ``attributes``).
-        tensors: the parameters and buffers, module by module.
-        contents: of the buffers asked for: the tensor and what it held.
+        tensors: the parameters and buffers, module by module; None where one is.
+        solid: those that are not None.
         form: the training flags of all modules.
         bare: references are all there is to it: no hooks, nothing special.
 
     past: it may be kept for long; False: it is put back soon, as it was.
     """
 
-    __slots__ = ("plan", "values", "tensors", "gradients", "hooks", "contents",
+    __slots__ = ("plan", "values", "tensors", "solid", "gradients", "hooks",
                  "children", "modes", "form", "bare")
 
     def __init__(self, plan: Plan, past: bool) -> None:
         self.plan = plan
-        self.contents: list[tuple[torch.Tensor, Any]] = []
         values, tensors, children, self.hooks, self.modes = plan.read()
-        self.form: Form = tuple(
-            [bool(values[i]) for i in plan.training] + self.modes)
+        self.form: Form = (
+            *[bool(values[i]) for i in plan.training], *self.modes)
         types = list(map(type, values))
         if types != plan.types:
             plan.learn(types)
-        self.bare = not (plan.special or self.hooks)
+        self.bare = not self.hooks
         for place, take in plan.special:
-            values[place] = take(values[place], past)
-        self.gradients = _gradients(tensors)
-        if past:
+            value = values[place]
+            values[place] = held = take(value, past)
+            self.bare &= held is value
+        if past and plan.buffers:
             for place in plan.buffers.values():
                 tensor = tensors[place]
                 if tensor is not None and tensor.grad_fn is not None:
                     tensors[place] = structures.alias(tensor)
         self.values, self.tensors = values, tensors
+        self.solid = [t for t in tensors if t is not None]
+        self.gradients = [t.requires_grad for t in self.solid]
         # Never hold a module for long.
         self.children: Optional[list[Any]] = None if past else children
+
+    def agrees(self) -> bool:
+        """Whether the modules (contents of buffers apart) are what they were."""
+        if self.bare:
+            return self.unchanged() is not None
+        try:
+            return self.same(Tree(self.plan, past=False))
+        except Stale:
+            return False
 
     def unchanged(self) -> Optional[list[Any]]:
         """The modules inside if all of them are (contents of buffers apart) what
@@ -224,18 +260,17 @@ class Tree:
         same = (all(map(operator.is_, values, self.values))
                 and all(map(operator.is_, tensors, self.tensors))
                 and not hooks and modes == self.modes
-                and _gradients(tensors) == self.gradients)
+                and [t.requires_grad for t in self.solid] == self.gradients)
         return children if same else None
 
-    def keep_contents(self, names: Optional[Iterable[str]]) -> None:
-        """Remember what these buffers hold (None: all of them)."""
+    def buffers(self, names: Optional[Iterable[str]]) -> list[torch.Tensor]:
+        """The buffers of these names (None: all of them)."""
         places = self.plan.buffers
+        if not places:
+            return []
         chosen = places.values() if names is None else [
             places[name] for name in names if name in places]
-        for place in chosen:
-            tensor = self.tensors[place]
-            if tensor is not None:
-                self.contents.append((tensor, contents.take(tensor)))
+        return [self.tensors[i] for i in chosen if self.tensors[i] is not None]
 
     def same(self, now: "Tree") -> bool:
         """Whether the modules (not the contents of buffers) agree with now."""
@@ -247,15 +282,10 @@ class Tree:
 
     def addresses(self) -> set[int]:
         """The storages of the parameters and buffers."""
-        found = [t for t in self.tensors if t is not None]
+        found = self.solid
         for script in self.plan.scripted:
-            found += script.parameters()
+            found = found + script.parameters()
         return storages.addresses(found)
-
-    def put_contents(self) -> None:
-        """Write the contents of buffers that differ."""
-        for tensor, inside in self.contents:
-            contents.put(tensor, inside)
 
     def put(self) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
         """Make the modules what they were. Writes only what differs.
@@ -282,11 +312,9 @@ class Tree:
             self._put_hooks(own)
         for script, training in zip(self.plan.scripted, self.modes):
             script.put(training)
-        for tensor, wanted in zip(self.tensors, self.gradients):
-            if (tensor is not None and tensor.requires_grad != wanted
-                    and tensor.is_leaf):
+        for tensor, wanted in zip(self.solid, self.gradients):
+            if tensor.requires_grad != wanted and tensor.is_leaf:
                 tensor.requires_grad_(wanted)
-        self.put_contents()
         return disturbed
 
     def _put_hooks(self, own: dict[str, Any]) -> None:
@@ -299,8 +327,9 @@ class Tree:
                 own[name].clear()
 
 
-def _gradients(tensors: list[Any]) -> list[bool]:
-    return [t is not None and t.requires_grad for t in tensors]
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(t.numel() * t.element_size()
+               for t in (*module.parameters(), *module.buffers()))
 
 
 def _fill(table: Any, wanted: dict[Any, Any]) -> None:

@@ -9,12 +9,12 @@
 
 /* FORMATS.md, word for word. */
 
-static int first_mark(const struct tape *tape, char mark, int call)
+static int last_mark(const struct tape *tape, char mark, int call)
 {
-	for (size_t k = 0; k < tape->segment_count; k++)
+	for (int k = (int)tape->segment_count - 1; k >= 0; k--)
 		if (tape->segments[k].mark == mark &&
 		    tape->segments[k].call == call)
-			return (int)k;
+			return k;
 	return (int)tape->segment_count;
 }
 
@@ -41,8 +41,8 @@ static bool storage_costs(const struct tape *tape, int j, int k,
 	for (uint32_t s = 0; s < storage->count; s++) {
 		int i = tape->savers[storage->first + s];
 
-		if (keep[i] && first_mark(tape, 'D', i) <= k &&
-		    k < first_mark(tape, 'B', i))
+		if (keep[i] && last_mark(tape, 'D', i) <= k &&
+		    k < last_mark(tape, 'B', i))
 			return true;
 	}
 	return false;

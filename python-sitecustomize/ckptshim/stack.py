@@ -1,0 +1,43 @@
+"""Room on the interpreter's stack for the shim's own frames.
+
+Every module call that the shim watches adds a few Python frames. A model whose
+modules nest deeply may fit Python's recursion limit only just, so the limit is
+higher while the shim stands between the job and its modules.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+_FACTOR = 3
+
+
+class Room:
+    """A context manager; may be entered by several threads and repeatedly."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._own = self._raised = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._own = sys.getrecursionlimit()
+                self._raised = _FACTOR * self._own
+                sys.setrecursionlimit(self._raised)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            # Unless the job has set a limit of its own meanwhile.
+            if not self._inside and sys.getrecursionlimit() == self._raised:
+                try:
+                    sys.setrecursionlimit(self._own)
+                except RecursionError:      # still deeper than that
+                    self._inside = 0
+
+
+room = Room()
