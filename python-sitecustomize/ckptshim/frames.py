@@ -518,7 +518,8 @@ class Frames:
         try:
             _push_hooks(pack, _as_is)
             try:
-                note.call(frame.original, module)
+                with room, mute():
+                    note.call(frame.original, module)
             except (Stop, Exception):
                 # A scripted child turns Stop into an exception of its own.
                 if len(values) <= last:
@@ -533,7 +534,9 @@ class Frames:
         ranges = tensors.dense_ranges(values)
         unique: dict[Any, None] = dict.fromkeys(ranges)
         unique.pop(None, None)          # those are digested one by one
-        found = self._agent.digests(*zip(*unique), stride) if unique else []
+        found = self._agent.digests([start for start, _ in unique],
+                                    [size for _, size in unique],
+                                    stride) if unique else []
         if len(found) == len(values):
             return found
         sums = dict(zip(unique, found))

@@ -15,7 +15,7 @@ from torch.utils import _device
 
 _C: Any = torch._C
 _cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized
-_HAS_CUDA: bool = torch.backends.cuda.is_built()
+_HAS_CUDA: bool = hasattr(torch._C, "_CudaDeviceProperties")
 Row = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 # Getter and setter in torch._C, where this torch has both.

@@ -21,7 +21,7 @@ Put = Callable[[Any], None]
 
 _C: Any = torch._C
 _random: Any = random
-_HAS_CUDA: bool = torch.backends.cuda.is_built()
+_HAS_CUDA: bool = hasattr(torch._C, "_CudaDeviceProperties")
 _cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized
 _at = ctypes.string_at
 
