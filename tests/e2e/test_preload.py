@@ -289,7 +289,9 @@ def test_an_interrupt_during_the_start_reaches_the_job(prefix):
         while time.monotonic() < end: pass
         sys.ckpt_started = 1
     """).python("""
-        import torch
+        import signal, torch
+        # A shell's background job starts with interrupts ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             torch.ones(3)
             time.sleep(20)
