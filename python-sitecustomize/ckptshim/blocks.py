@@ -124,8 +124,3 @@ class Block:
                     if tensor is not None:
                         found.add(tensors.address(tensor))
         return found
-
-    def requires_grad(self) -> bool:
-        """Whether any parameter inside wants a gradient."""
-        module = self.ref()
-        return module is not None and any(p.requires_grad for p in module.parameters())

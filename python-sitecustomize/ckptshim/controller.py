@@ -55,8 +55,6 @@ class Iteration:
         self.spilled = 0
         self.irregular = False          # an exception, an unknown call, ...
         self.backward = False
-        self.digested = False           # this iteration's full digest (sample)
-        self.predicted: Optional[int] = None
         self.begun = time.perf_counter()
         self.strange = 0                # calls that the tape does not know
         self.stamp: Any = None          # of the root's gradients at the start
@@ -386,8 +384,6 @@ class Controller(Watcher):
         current.shapes, current.size = signature.shapes, signature.size
         current.tape = tape
         current.stamp = None if self.stepped else _stamp(module)
-        if tape is not None and mode == "planned":
-            current.predicted = tape.predicted(base)
         if mode == "tape":
             self.agent.tape_begin(CPU)
         return current

@@ -54,13 +54,6 @@ class Roots:
             _optimizer.register_optimizer_step_pre_hook(self._before_step),
             _optimizer.register_optimizer_step_post_hook(self._after_step)]
 
-    def remove(self) -> None:
-        """Leave the job as if nobody had ever been here."""
-        self._patches.undo()
-        for handle in self._handles:
-            handle.remove()
-        self._controller.current = None
-
     def after_fork(self) -> None:
         """Learn again, should the child train."""
         self._local = threading.local()
