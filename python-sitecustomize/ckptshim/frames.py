@@ -28,6 +28,7 @@ from .mute import mute
 from .note import Note
 from .spill import SpilledTensor
 from .stack import room
+from .sums import LARGE, Digester, Digests, Sum, identity
 
 if TYPE_CHECKING:
     from .blocks import Call
@@ -64,19 +65,20 @@ class MismatchError(RuntimeError):
 class Handle:
     """One saved tensor, owned by the autograd node that saved it."""
 
-    __slots__ = ("frame", "index", "tensor", "version", "__weakref__")
+    __slots__ = ("frame", "index", "tensor", "version", "sum", "__weakref__")
 
     frame: "Frame"
     index: int
     tensor: Optional[torch.Tensor]
     version: int
+    sum: Sum                # if it was digested as soon as it was saved
 
 
 class Frame:
     """One call of a selected module whose saved tensors are in our hands."""
 
     __slots__ = ("call", "original", "module", "note", "handles", "state",
-                 "outside", "digests", "spilled", "light", "__weakref__")
+                 "outside", "stride", "digests", "spilled", "light", "__weakref__")
 
     def __init__(self, call: "Call", original: Any, module: torch.nn.Module) -> None:
         self.call = call
@@ -86,12 +88,17 @@ class Frame:
         self.handles: list[weakref.ref[Handle]] = []
         self.state = KEEP
         self.outside: set[int] = set()
+        self.stride: Optional[int] = None       # of the digests; None: there are none
         self.digests: Optional[Digests] = None
         self.spilled: dict[int, SpilledTensor] = {}
         self.light = False
 
-    def packer(self) -> Callable[[torch.Tensor], Handle]:
-        """What is called whenever autograd saves a tensor."""
+    def packer(self, digester: Optional[Digester] = None,
+               ) -> Callable[[torch.Tensor], Handle]:
+        """What is called whenever autograd saves a tensor.
+
+        digester: digests large ones right away.
+        """
         handles = self.handles
         append = handles.append
 
@@ -102,10 +109,27 @@ class Frame:
             # An output would hold its own node through grad_fn for ever.
             handle.tensor = tensor if tensor.is_leaf else tensor.detach()
             handle.version = tensor._version
+            handle.sum = None
             append(_ref(handle))
             return handle
 
-        return pack
+        seen: dict[Any, weakref.ref[Handle]] = {}
+
+        def pack_and_digest(tensor: torch.Tensor) -> Handle:
+            handle = pack(tensor)
+            if tensor.nbytes < LARGE or tensors.address(tensor) in self.outside:
+                return handle
+            key = identity(tensor)
+            known = seen.get(key, _nobody)()
+            if known is not None and known.tensor is not None:
+                handle.sum = known.sum
+            else:
+                assert digester is not None and handle.tensor is not None
+                handle.sum = digester.large(handle.tensor)
+                seen[key] = _ref(handle)
+            return handle
+
+        return pack_and_digest if digester else pack
 
     def alive(self) -> list[Handle]:
         """The handles that autograd still holds, in the order of saving."""
@@ -130,28 +154,6 @@ class Frame:
         self.state = KEEP
         self.note = None
         self.module = None
-
-
-class Digests:
-    """What is remembered of dropped tensors: their forms and sums of their bits."""
-
-    __slots__ = ("indices", "forms", "sums", "stride")
-
-    def __init__(self, indices: list[int], forms: tensors.Forms, sums: list[int],
-                 stride: int) -> None:
-        self.indices = indices
-        self.forms = forms
-        self.sums = sums
-        self.stride = stride
-
-    def of(self, indices: list[int]) -> "Digests":
-        """Only those of tensors with these indices."""
-        if indices == self.indices:
-            return self
-        places = [*map(self.indices.index, indices)]
-        dtypes, shapes = self.forms
-        forms = [dtypes[i] for i in places], [shapes[i] for i in places]
-        return Digests(indices, forms, [self.sums[i] for i in places], self.stride)
 
 
 class Watcher:
@@ -211,6 +213,7 @@ class Frames:
         self._agent = agent
         self._watcher = watcher
         self._spill = spill
+        self._digester = Digester(agent)
         self._lock = threading.RLock()
         self.dropped: list[weakref.ref[Frame]] = []     # some have died since
         self._many = _MANY
@@ -235,8 +238,10 @@ class Frames:
         except Exception as error:
             self._watcher.failed(error)
             return original(module, *args, **kwargs)
+        digester = self._digester if frame.stride == 0 else None
         begin = _now()
-        _push_hooks(frame.packer(), self.unpack_held if mode == PROVE else self.unpack)
+        _push_hooks(frame.packer(digester),
+                    self.unpack_held if mode == PROVE else self.unpack)
         try:
             if look is None:
                 result = original(module, *args, **kwargs)
@@ -262,6 +267,8 @@ class Frames:
         if mode in (DROP, PROVE):
             frame.note = note = Note.take(call.block.scope, module, args, kwargs)
             frame.outside = note.addresses(args, kwargs)
+            if mode == DROP:
+                frame.stride = self._watcher.digest_stride(frame)
             if look is None and not note.known:
                 look = self._watcher.look(frame.original, module, args, kwargs)
             if look is not None:
@@ -324,10 +331,10 @@ class Frames:
             return
         values: list[Any] = [h.tensor for h in held]
         frame.weigh(values)
-        stride = self._watcher.digest_stride(frame)
-        if stride is not None:
+        if frame.stride is not None:
+            sums = self._digester.all(values, [h.sum for h in held], frame.stride)
             frame.digests = Digests([h.index for h in held], tensors.forms(values),
-                                    self._sums(values, stride), stride)
+                                    sums, frame.stride)
         self._watcher.dropping(frame, held)
         frame.state = DROP
         for handle in held:
@@ -378,9 +385,11 @@ class Frames:
         indices = [h.index for h in empty]
         self._watcher.recompute_begins(frame)
         begin = _now()
-        saved = self._recompute(frame, indices[-1])
+        sums: dict[int, Optional[Sum]] = (
+            dict.fromkeys(indices) if frame.stride == 0 else {})
+        saved = self._recompute(frame, indices[-1], sums)
         values = [saved[i] for i in indices if i < len(saved)]
-        wrong = self._differences(frame, indices, values, len(saved))
+        wrong = self._differences(frame, indices, values, len(saved), sums)
         frame.call.recompute_ms = 1e3 * (_now() - begin)
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
@@ -420,7 +429,7 @@ class Frames:
         reason, detail = None, ""
         values: list[torch.Tensor] = []
         try:
-            values = self._recompute(frame, last)
+            values = self._recompute(frame, last, {})
         except Exception as error:
             reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
         frame.call.recompute_ms = 1e3 * (_now() - begin)
@@ -494,19 +503,27 @@ class Frames:
 
     # -- recompute -----------------------------------------------------------
 
-    @staticmethod
-    def _recompute(frame: Frame, last: int) -> list[torch.Tensor]:
+    def _recompute(self, frame: Frame, last: int,
+                   sums: dict[int, Optional[Sum]]) -> list[torch.Tensor]:
         """Run the forward again up to the last saved tensor that is needed.
 
-        Returns the saved tensors in their order, detached.
+        Returns the saved tensors in their order, detached. sums: the indices of
+        those to digest; what is found at once is written there.
         """
         values: list[torch.Tensor] = []
         light = frame.light
+        large = self._digester.large
+        seen: dict[Any, Optional[Sum]] = {}
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             # A node must not hold its own output, so never the tensor itself.
             tensor = tensor.detach()
             if len(values) <= last:
+                if tensor.nbytes >= LARGE and len(values) in sums:
+                    key = identity(tensor)
+                    if key not in seen:
+                        seen[key] = large(tensor)
+                    sums[len(values)] = seen[key]
                 values.append(tensor)
                 if len(values) > last and not light:
                     raise Stop
@@ -530,25 +547,12 @@ class Frames:
             note.leave(present)
         return values
 
-    def _sums(self, values: list[torch.Tensor], stride: int) -> list[int]:
-        ranges = tensors.dense_ranges(values)
-        unique: dict[Any, None] = dict.fromkeys(ranges)
-        unique.pop(None, None)          # those are digested one by one
-        found = self._agent.digests([start for start, _ in unique],
-                                    [size for _, size in unique],
-                                    stride) if unique else []
-        if len(found) == len(values):
-            return found
-        sums = dict(zip(unique, found))
-        return [sums[r] if r is not None else self._agent.digest_strided(
-                    t.data_ptr(), t.element_size(), t.shape, t.stride())
-                for r, t in zip(ranges, values)]
-
     def _differences(self, frame: Frame, indices: list[int],
-                     values: list[torch.Tensor], count: int) -> str:
+                     values: list[torch.Tensor], count: int,
+                     known: dict[int, Optional[Sum]]) -> str:
         """What is wrong with the recomputed values of indices, or "".
 
-        count: how many tensors the recompute saved.
+        count: how many tensors the recompute saved; known: digests found so far.
         """
         if len(values) < len(indices):
             return (f"{count} tensors were saved by the recompute, "
@@ -561,12 +565,16 @@ class Frames:
             for index, value, *form in zip(indices, values, *then.forms):
                 if [value.dtype, value.shape] != form:
                     return f"saved tensor {index} has another form ({_form(value)})"
-        sums = self._sums(values, then.stride)
+        sums = self._digester.all(values, [known.get(i) for i in indices], then.stride)
         if sums != then.sums:
             for index, value, now, sum_ in zip(indices, values, sums, then.sums):
                 if now != sum_:
                     return f"saved tensor {index} ({_form(value)}) has other bits"
         return ""
+
+
+def _nobody() -> None:
+    return None
 
 
 def _as_is(value: Any) -> Any:

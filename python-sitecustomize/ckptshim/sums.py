@@ -1,0 +1,157 @@
+"""Digests of saved tensors: what tells a recompute from its forward.
+
+Small tensors are digested together when the forward is over, by the agent. A
+large one is read the moment autograd saves it, while it is in the caches, and
+with all of torch's threads: each line of 512 bytes becomes the sum of its words
+of 64 bits, and the sums are digested. Sums of integers are exact, so any number
+of threads finds the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+import torch
+
+from . import tensors
+
+if TYPE_CHECKING:
+    from .bridge import Agent
+
+LARGE = 1 << 16             # bytes
+_WORDS = 64                 # to a line
+_LINE = 8 * _WORDS
+_CHUNK = 1 << 26            # bytes of a tensor that are read at once
+
+_C: Any = torch._C
+_function_modes: Callable[[], int] = _C._len_torch_function_stack
+_dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
+_sum: Any = torch.sum
+_INTEGERS = ((8, torch.int64), (4, torch.int32), (2, torch.int16), (1, torch.uint8))
+
+# One tensor's digest: equal bits in an equal form give equal values.
+Sum = Any
+
+
+class Digests:
+    """What is remembered of dropped tensors: their forms and digests.
+
+    stride: 0 if every byte was read, else of the probe.
+    """
+
+    __slots__ = ("indices", "forms", "sums", "stride")
+
+    def __init__(self, indices: list[int], forms: tensors.Forms, sums: list[Sum],
+                 stride: int) -> None:
+        self.indices = indices
+        self.forms = forms
+        self.sums = sums
+        self.stride = stride
+
+    def of(self, indices: list[int]) -> "Digests":
+        """Only those of tensors with these indices."""
+        if indices == self.indices:
+            return self
+        places = [*map(self.indices.index, indices)]
+        dtypes, shapes = self.forms
+        forms = [dtypes[i] for i in places], [shapes[i] for i in places]
+        return Digests(indices, forms, [self.sums[i] for i in places], self.stride)
+
+
+def identity(tensor: torch.Tensor) -> Any:
+    """Equal for tensors of the same elements, while one of them is alive."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor._version
+
+
+class _Room(threading.local):
+    """Where a thread's sums of lines go: memory that no allocator counts."""
+
+    def __init__(self) -> None:
+        self.made = torch.frombuffer(bytearray(8 * _WORDS), dtype=torch.int64)
+
+    def of(self, words: int) -> torch.Tensor:
+        if self.made.numel() < words:
+            self.made = torch.frombuffer(bytearray(8 * words), dtype=torch.int64)
+        return self.made[:words]
+
+
+class Digester:
+    """Makes the digests. Any thread."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._room = _Room()
+
+    def large(self, tensor: torch.Tensor) -> Optional[Sum]:
+        """The digest of a tensor of at least LARGE bytes, now; None: see ``all``."""
+        if (_function_modes() or _dispatch_modes() or not tensor.is_cpu
+                or not tensors.droppable(tensor)):
+            return None
+        with torch.no_grad():
+            tensor = tensors.raw_view(tensor)
+            if tensors.dense_range(tensor) is not None:
+                return self._dense(tensor)
+            return self._strided(tensor)
+
+    def all(self, values: list[torch.Tensor], known: list[Optional[Sum]],
+            stride: int) -> list[Sum]:
+        """The digests of all tensors, of which some are known already."""
+        missing = [i for i, sum_ in enumerate(known) if sum_ is None]
+        found = self._together([values[i] for i in missing], stride)
+        if len(found) == len(known):
+            return found
+        sums = [*known]
+        for i, sum_ in zip(missing, found):
+            sums[i] = sum_
+        return sums
+
+    def _together(self, values: list[torch.Tensor], stride: int) -> list[Sum]:
+        ranges = tensors.dense_ranges(values)
+        unique: dict[Any, None] = dict.fromkeys(ranges)
+        unique.pop(None, None)          # those are digested one by one
+        found = self._agent.digests([start for start, _ in unique],
+                                    [size for _, size in unique],
+                                    stride) if unique else []
+        if len(found) == len(values):
+            return found
+        sums = dict(zip(unique, found))
+        return [sums[r] if r is not None else self._agent.digest_strided(
+                    t.data_ptr(), t.element_size(), t.shape, t.stride())
+                for r, t in zip(ranges, values)]
+
+    def _dense(self, tensor: torch.Tensor) -> Optional[Sum]:
+        """In the order of memory."""
+        start, size = tensor.data_ptr(), tensor.nbytes
+        itemsize = tensor.element_size()
+        if start % 8 or (tensor.storage_offset() * itemsize) % 8:
+            return None
+        whole = size - size % _LINE
+        flat = tensor.as_strided((whole // itemsize,), (1,)).view(torch.int64)
+        sums = [self._lines(part.view(-1, _WORDS))
+                for part in flat.split(_CHUNK // 8)]
+        if whole < size:
+            sums += self._agent.digests([start + whole], [size - whole])
+        return sums
+
+    def _strided(self, tensor: torch.Tensor) -> Optional[Sum]:
+        """Row by row along the dimension whose elements lie together."""
+        last = next((d for d in range(tensor.dim() - 1, -1, -1)
+                     if tensor.stride(d) == 1 and tensor.size(d) > 1), None)
+        if last is None or tensor.nbytes > _CHUNK:
+            return None
+        rows = tensor.movedim(last, -1)
+        itemsize = tensor.element_size()
+        steps = [itemsize * s for s in (rows.size(-1), rows.storage_offset(),
+                                        *rows.stride()[:-1])]
+        for size, integer in _INTEGERS:
+            if size >= itemsize and not any(step % size for step in steps):
+                return self._lines(rows.view(integer))
+        return None
+
+    def _lines(self, rows: torch.Tensor) -> int:
+        """The digest of the sums along the last dimension."""
+        shape = rows.shape[:-1]
+        sums = self._room.of(shape.numel())
+        _sum(rows, -1, dtype=torch.int64, out=sums.view(shape))
+        return self._agent.digests([sums.data_ptr()], [sums.nbytes])[0]
