@@ -10,54 +10,30 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
-from . import discover, frames, plain, tensors
+from . import plain, tensors
 from .blocks import Block, Call
 from .bridge import CPU, Agent, Planner
+from .candidates import Candidates
 from .events import Events
-from .frames import DROP, MEASURE, PROVE, Frame, Frames, MismatchError, Watcher
+from .frame import DROP, MEASURE, PROVE, Frame, Handle
+from .frames import Frames, MismatchError
+from .iteration import Iteration, stamp
 from .kinds import Kind, Signature, Tape, on_cpu
 from .planning import Infeasible, Planning
 from .probe import Look
 from .settings import Settings
 from .spill import Spill
+from .watcher import Watcher
 
-_BLOCKS = 1024          # of modules that are gone are forgotten beyond this many
-_NUMBERS = 65535        # that the ledger can tell apart
 _CALLS = 4096           # of one block in an iteration; more are plain
 _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
-_OPENINGS = 64
-_GAIN = 0.99            # of the floor: an opening must bring it below
-_ALONE = 0.25           # of all saved bytes: a candidate worth opening at once
 _PROBE_STRIDE = 1 << 16
-
-
-class Iteration:
-    """What is known of the iteration in progress."""
-
-    def __init__(self, kind: Optional[Kind], mode: str, base: int) -> None:
-        self.kind = kind
-        self.mode = mode                # measure, prove, tape, planned, free
-        self.base = base
-        self.tape: Optional[Tape] = None
-        self.trust = kind.trust if kind else ""
-        self.shapes: Any = ()
-        self.size = 0
-        self.calls: list[Call] = []     # in the order of their forwards
-        self.unproven: list[weakref.ref[Frame]] = []
-        self.failed = 0                 # proofs
-        self.proofs = 0
-        self.spilled = 0
-        self.irregular = False          # an exception, an unknown call, ...
-        self.backward = False
-        self.begun = time.perf_counter()
-        self.strange = 0                # calls that the tape does not know
-        self.stamp: Any = None          # of the root's gradients at the start
 
 
 class Controller(Watcher):
@@ -72,14 +48,9 @@ class Controller(Watcher):
         spill = Spill(settings.spill, settings.device_memory,
                       lambda line: agent.log("info", line))
         self.frames = Frames(agent, self, spill)
-        self.blocks: dict[int, Block] = {}      # by id of the module
-        self.all_blocks: list[Block] = []       # dead ones included, if not too many
-        self.numbered = 0
+        self.candidates = Candidates(settings.blocks, agent.log)
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
-        self.generation = 0
-        self.openings = 0
-        self.trial: Optional[tuple[Block, int]] = None  # opened, floor before
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.broken = False
@@ -89,55 +60,7 @@ class Controller(Watcher):
         self.wall_ms = self.recompute_ms = 0.0
         self.growth = 0                 # largest growth of a block seen so far
         self.local = threading.local()
-        self.patch: Callable[[torch.nn.Module], bool] = lambda module: False
         self.look_again: Callable[[torch.nn.Module], bool] = lambda module: False
-
-    # -- candidates ----------------------------------------------------------
-
-    def register(self, candidates: list[discover.Candidate], root: str) -> None:
-        """Make blocks of modules; a name seen from further out replaces one."""
-        for found in candidates:
-            known = self.blocks.get(id(found.module))
-            if known is not None and known.ref() is found.module:
-                if len(found.name) > len(known.name):
-                    known.name, known.root = found.name, root
-                continue
-            self._add(found, root)
-
-    def _add(self, found: discover.Candidate, root: str) -> None:
-        key = id(found.module)
-
-        def gone(_: Any) -> None:
-            self.blocks.pop(key, None)
-            if len(self.all_blocks) > _BLOCKS and block in self.all_blocks:
-                self.all_blocks.remove(block)
-
-        reason = found.reason
-        if reason is None and not self.patch(found.module):
-            reason = "instance_forward"
-        self.numbered = self.numbered % _NUMBERS + 1
-        block = Block(found.name, root, found.module, self.numbered, gone, reason)
-        self.blocks[key] = block
-        self.all_blocks.append(block)
-
-    def _open(self, block: Block) -> bool:
-        """Make the children of a block candidates in its place."""
-        module = block.ref()
-        if (module is None or block.opened or block.stays_closed
-                or self.settings.blocks != "auto" or self.openings >= _OPENINGS):
-            return False
-        children = discover.open(discover.Candidate(block.name, module))
-        if not children:
-            return False
-        block.opened = True
-        self.openings += 1
-        self.generation += 1
-        known = len(self.all_blocks)
-        self.register(children, block.root)
-        block.parts = self.all_blocks[known:]
-        self.agent.log("info", f"{block.name or block.cls} is opened: "
-                               f"{len(children)} blocks in its place")
-        return True
 
     # -- forwards ------------------------------------------------------------
 
@@ -174,7 +97,7 @@ class Controller(Watcher):
             if not getattr(self.local, "depth", 0):
                 block.reason = block.reason or "hooks_in_force"
             return original(module, *args, **kwargs)
-        if len(current.calls) > _CALLS * len(self.blocks):
+        if len(current.calls) > _CALLS * len(self.candidates.by_module):
             current.irregular = True    # a loop of forwards without a step
             return original(module, *args, **kwargs)
         call = block.call(current)
@@ -264,7 +187,7 @@ class Controller(Watcher):
         self._exclude(block, reason, look.detail)
         return False
 
-    def dropping(self, frame: Frame, held: list[frames.Handle]) -> None:
+    def dropping(self, frame: Frame, held: list[Handle]) -> None:
         if self.current is not None and self.current.mode == "tape":
             addresses = list(dict.fromkeys(
                 tensors.address(h.tensor) for h in held if h.tensor is not None))
@@ -275,7 +198,7 @@ class Controller(Watcher):
         self.agent.mark("D", call.index)
         if current is None:
             return
-        if frame.state == frames.PROVE:
+        if frame.state == PROVE:
             if not frame.own():
                 reason = "saves_nothing" if frame.handles else "no_gradient"
                 call.block.exclude(current.trust, reason)
@@ -290,15 +213,15 @@ class Controller(Watcher):
         while current.unproven and self.agent.live(CPU) + margin > limit:
             frame = current.unproven.pop(0)()
             if frame is not None:
-                current.spilled += self.frames.spill(frame)
+                current.spilled += self.frames.proofs.spill(frame)
 
     def recompute_begins(self, frame: Frame) -> None:
         current = self.current
         if current is not None:
             current.backward = True
-            if frame.state == frames.PROVE and \
+            if frame.state == PROVE and \
                     self.agent.live(CPU) + self.growth > self.settings.limit:
-                current.spilled += self.frames.spill(frame)
+                current.spilled += self.frames.proofs.spill(frame)
         self.agent.mark("B", frame.call.index)
         self.agent.block(frame.call.block.number)
 
@@ -374,7 +297,7 @@ class Controller(Watcher):
 
     def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iteration:
         if self.look_again(module):
-            self.generation += 1        # the model has other parts now
+            self.candidates.generation += 1        # the model has other parts now
         signature = Signature(module, args, kwargs)
         kind = self._kind(module, signature)
         self.agent.peak_reset(CPU)
@@ -383,7 +306,7 @@ class Controller(Watcher):
         current = Iteration(kind, mode, base)
         current.shapes, current.size = signature.shapes, signature.size
         current.tape = tape
-        current.stamp = None if self.stepped else _stamp(module)
+        current.stamp = None if self.stepped else stamp(module)
         if mode == "tape":
             self.agent.tape_begin(CPU)
         return current
@@ -395,10 +318,10 @@ class Controller(Watcher):
             while len(self.kinds) >= _KINDS:
                 del self.kinds[min(self.kinds, key=lambda k: self.kinds[k].used)]
             kind = Kind(module, signature)
-            kind.generation = self.generation
+            kind.generation = self.candidates.generation
             self.kinds[key] = kind
-        if kind.generation != self.generation and kind.state != "free":
-            kind.restart(self.generation)
+        if kind.generation != self.candidates.generation and kind.state != "free":
+            kind.restart(self.candidates.generation)
         return kind
 
     def _choose(self, kind: Kind, signature: Signature,
@@ -410,7 +333,7 @@ class Controller(Watcher):
             if kind.last is None or \
                     kind.last[1] + base - kind.last[0] <= self.settings.limit:
                 return "free", None
-            kind.restart(self.generation)
+            kind.restart(self.candidates.generation)
             kind.must_prove = True
         if kind.state == "prove":
             return "prove", None
@@ -427,10 +350,10 @@ class Controller(Watcher):
         root = current.kind.root() if current.kind else None
         if self.stepped or root is None:
             return root is None
-        stamp = _stamp(root)
+        now = stamp(root)
         if self.has_optimizer:          # built, but never used so far
-            return bool(stamp.versions != current.stamp.versions)
-        return bool(current.backward or stamp != current.stamp)
+            return bool(now.versions != current.stamp.versions)
+        return bool(current.backward or now != current.stamp)
 
     def before_step(self) -> None:
         """An optimizer is about to change parameters."""
@@ -488,7 +411,7 @@ class Controller(Watcher):
                 self.planning.compare(current.tape, current.base, peak, self.iterations)
         elif over and current.tape is None:
             self.events.over_budget(self.iterations - 1, peak, self.settings.limit)
-            kind.restart(self.generation)
+            kind.restart(self.candidates.generation)
             kind.must_prove = True
 
     def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
@@ -500,26 +423,19 @@ class Controller(Watcher):
         kind.rounds += 1
         calls = [c for c in current.calls if not c.block.opened]
         total = sum(c.saved_bytes for c in calls)
-        opened = [c for c in calls if self._worth_opening(c, total)
-                  and self._open(c.block)]
+        opened = [c for c in calls if self.candidates.worth_opening(c, total)
+                  and self.candidates.open(c.block)]
         excluded = [c.block for c in calls if c.block.status.get(current.trust)
                     and not c.block.trusted(current.trust)
                     and not c.block.open_question(current.trust)]
         for block in dict.fromkeys(excluded):
-            if self._open(block):
+            if self.candidates.open(block):
                 opened.append(block.calls[0])
         pending = any(c.block.open_question(current.trust) for c in calls)
-        kind.generation = self.generation
+        kind.generation = self.candidates.generation
         if (opened or pending) and kind.rounds < _PROVE_ROUNDS:
             return
         kind.state, kind.rounds = "tape", 0
-
-    def _worth_opening(self, call: Call, total: int) -> bool:
-        """A candidate with a large share that is itself a stack of blocks."""
-        module = call.block.ref()
-        if module is None or call.saved_bytes < _ALONE * total:
-            return False
-        return discover.is_stack(module)
 
     def _after_tape(self, current: Iteration, kind: Kind) -> None:
         kind.rounds += 1
@@ -532,27 +448,13 @@ class Controller(Watcher):
         kind.keep_tape(tape)
         if not self.planning.solve(tape, current.base, self.iterations):
             return
-        if self._close_again(kind, tape.plan["floor_bytes"]):
+        if self.candidates.close_again(tape.plan["floor_bytes"]):
+            kind.restart(self.candidates.generation)
             return
         call = self.planning.sets_peak_alone(tape)
-        if call is not None and self._open(call.block):
-            self.trial = call.block, tape.plan["floor_bytes"]
-            kind.restart(self.generation)
-
-    def _close_again(self, kind: Kind, floor: int) -> bool:
-        """Undo an opening that has not lowered the floor."""
-        trial, self.trial = self.trial, None
-        if trial is None or floor < _GAIN * trial[1]:
-            return False
-        block = trial[0]
-        block.opened, block.stays_closed = False, True
-        for part in block.parts:
-            part.barred = part.reason = "not_selected"
-        self.generation += 1
-        self.agent.log("info", f"{block.name or block.cls} is one block again: "
-                               "its parts need no less memory")
-        kind.restart(self.generation)
-        return True
+        if call is not None and self.candidates.open(call.block):
+            self.candidates.trial = call.block, tape.plan["floor_bytes"]
+            kind.restart(self.candidates.generation)
 
     # -- what the report asks -----------------------------------------------
 
@@ -585,18 +487,3 @@ class Controller(Watcher):
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.events.clear()
-
-
-class _Stamp(NamedTuple):
-    """Changes when a backward or a hand-written step has happened."""
-
-    versions: list[int]
-    gradients: list[tuple[int, int]]
-
-
-def _stamp(module: torch.nn.Module) -> _Stamp:
-    wanted = [p for p in module.parameters() if p.requires_grad]
-    ends = wanted[:1] + wanted[-1:]
-    return _Stamp([p._version for p in ends],
-                  [(id(p.grad), p.grad._version if p.grad is not None else 0)
-                   for p in ends])

@@ -1,9 +1,7 @@
 """Frames: what becomes of the tensors that autograd saves in one call.
 
 While a selected module's forward runs, a pair of saved-tensor hooks puts every
-saved tensor into a *handle*. Autograd owns the handles; the frame only refers
-to them weakly, so that a kept frame frees exactly when plain autograd would.
-When the forward returns, the frame is
+saved tensor into a handle of a frame. When the forward returns, the frame is
 
 * kept: the handles keep their tensors (measuring costs nothing more);
 * dropped: the handles lose the tensors that the frame alone holds, and the
@@ -24,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import torch
 
 from . import plain, tensors
-from .mute import mute
+from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .note import Note
-from .spill import SpilledTensor
-from .stack import room
-from .sums import LARGE, Digester, Digests, Sum, identity
+from .proof import Proofs
+from .recompute import recompute
+from .sums import Digester, Digests, Sum
+from .watcher import Watcher
 
 if TYPE_CHECKING:
     from .blocks import Call
@@ -39,170 +38,17 @@ if TYPE_CHECKING:
 _ref = weakref.ref
 _now = time.perf_counter
 
-KEEP, DROP, PROVE, MEASURE = "keep", "drop", "prove", "measure"
-
 _autograd = torch._C._autograd
 _push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
 _pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
 _keeps_graph: Optional[Callable[[], bool]] = getattr(
     _autograd, "_get_current_graph_task_keep_graph", None)
-_LIGHT = 1 << 16     # bytes
 _MANY = 64
 _in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
 
-class Stop(BaseException):
-    """Ends a recompute early; no ``except Exception`` of the job swallows it.
-
-    Where all that is saved is small it costs more than what is left to do.
-    """
-
-
 class MismatchError(RuntimeError):
     """A trusted block's recompute gave other bits than its forward."""
-
-
-class Handle:
-    """One saved tensor, owned by the autograd node that saved it."""
-
-    __slots__ = ("frame", "index", "tensor", "version", "sum", "__weakref__")
-
-    frame: "Frame"
-    index: int
-    tensor: Optional[torch.Tensor]
-    version: int
-    sum: Sum                # if it was digested as soon as it was saved
-
-
-class Frame:
-    """One call of a selected module whose saved tensors are in our hands."""
-
-    __slots__ = ("call", "original", "module", "note", "handles", "state",
-                 "outside", "stride", "digests", "spilled", "light", "__weakref__")
-
-    def __init__(self, call: "Call", original: Any, module: torch.nn.Module) -> None:
-        self.call = call
-        self.original = original
-        self.module: Optional[torch.nn.Module] = module
-        self.note: Optional[Note] = None
-        self.handles: list[weakref.ref[Handle]] = []
-        self.state = KEEP
-        self.outside: set[int] = set()
-        self.stride: Optional[int] = None       # of the digests; None: there are none
-        self.digests: Optional[Digests] = None
-        self.spilled: dict[int, SpilledTensor] = {}
-        self.light = False
-
-    def packer(self, digester: Optional[Digester] = None,
-               ) -> Callable[[torch.Tensor], Handle]:
-        """What is called whenever autograd saves a tensor.
-
-        digester: digests large ones right away.
-        """
-        handles = self.handles
-        append = handles.append
-
-        def pack(tensor: torch.Tensor) -> Handle:
-            handle = Handle()
-            handle.frame = self
-            handle.index = len(handles)
-            # An output would hold its own node through grad_fn for ever.
-            handle.tensor = tensor if tensor.is_leaf else tensor.detach()
-            handle.version = tensor._version
-            handle.sum = None
-            append(_ref(handle))
-            return handle
-
-        seen: dict[Any, weakref.ref[Handle]] = {}
-
-        def pack_and_digest(tensor: torch.Tensor) -> Handle:
-            handle = pack(tensor)
-            if tensor.nbytes < LARGE or tensors.address(tensor) in self.outside:
-                return handle
-            key = identity(tensor)
-            known = seen.get(key, _nobody)()
-            if known is not None and known.tensor is not None:
-                handle.sum = known.sum
-            else:
-                assert digester is not None and handle.tensor is not None
-                handle.sum = digester.large(handle.tensor)
-                seen[key] = _ref(handle)
-            return handle
-
-        return pack_and_digest if digester else pack
-
-    def alive(self) -> list[Handle]:
-        """The handles that autograd still holds, in the order of saving."""
-        return [h for r in self.handles if (h := r()) is not None]
-
-    def own(self) -> list[Handle]:
-        """The handles whose tensors only this frame holds and may give up."""
-        outside = self.outside
-        return [h for r in self.handles
-                if (h := r()) is not None and (t := h.tensor) is not None
-                and tensors.address(t) not in outside and tensors.droppable(t)]
-
-    def weigh(self, held: list[torch.Tensor]) -> None:
-        """See whether the tensors that are recomputed and what they are computed
-        with are small.
-        """
-        assert self.note is not None
-        self.light = tensors.size(held) + self.note.parameter_bytes < _LIGHT
-
-    def settle(self) -> None:
-        """From now on as plain autograd: nothing is left to recompute with."""
-        self.state = KEEP
-        self.note = None
-        self.module = None
-
-
-class Watcher:
-    """What frames tell about themselves, and what they ask. All may be overridden."""
-
-    def forward_begins(self, call: "Call") -> None:
-        """Just before the job's forward."""
-
-    def look(self, original: Any, module: torch.nn.Module, args: tuple[Any, ...],
-             kwargs: dict[str, Any]) -> Optional["Look"]:
-        """A look, if wanted, at a block that has not run in this form before."""
-        return None
-
-    def forward_ends(self, frame: Frame) -> None:
-        """The forward has returned; nothing is dropped yet."""
-
-    def frame_decided(self, frame: Frame) -> None:
-        """The frame was kept, dropped or is held for a proof."""
-
-    def looked(self, frame: Frame, look: "Look") -> bool:
-        """The look at a first forward is over; False: keep this frame."""
-        return True
-
-    def failed(self, error: Exception) -> None:
-        """Our own code raised; the job goes on as if it had not."""
-        raise error
-
-    def dropping(self, frame: Frame, held: list[Handle]) -> None:
-        """The tensors in these handles are about to be dropped."""
-
-    def recompute_begins(self, frame: Frame) -> None:
-        """Backward needs the frame."""
-
-    def recompute_ends(self, frame: Frame) -> None:
-        """All that was needed is there again."""
-
-    def wants_proof(self, frame: Frame) -> bool:
-        """Whether to prove this frame now (False: keep it as it is)."""
-        return True
-
-    def proven(self, frame: Frame, reason: Optional[str], detail: str) -> None:
-        """A proof's outcome; reason None: every bit agreed."""
-
-    def mismatch(self, frame: Frame, detail: str) -> None:
-        """A trusted block's recompute differed; raise to end the job."""
-
-    def digest_stride(self, frame: Frame) -> Optional[int]:
-        """0: digest every byte; n: a line every n bytes; None: no digest."""
-        return 0
 
 
 class Frames:
@@ -212,8 +58,8 @@ class Frames:
                  spill: Optional["Spill"] = None) -> None:
         self._agent = agent
         self._watcher = watcher
-        self._spill = spill
         self._digester = Digester(agent)
+        self.proofs = Proofs(watcher, self._digester, spill)
         self._lock = threading.RLock()
         self.dropped: list[weakref.ref[Frame]] = []     # some have died since
         self._many = _MANY
@@ -372,10 +218,10 @@ class Frames:
         frame = handle.frame
         with self._lock:
             if frame.state == PROVE:
-                if self._watcher.wants_proof(frame) and not _touched(frame):
-                    self._prove(frame)
+                if self._watcher.wants_proof(frame) and not frame.touched():
+                    self.proofs.prove(frame)
                 else:
-                    self.restore_spilled(frame)
+                    self.proofs.restore(frame)
                     frame.settle()
         return self.unpack(handle)
 
@@ -387,9 +233,9 @@ class Frames:
         begin = _now()
         sums: dict[int, Optional[Sum]] = (
             dict.fromkeys(indices) if frame.stride == 0 else {})
-        saved = self._recompute(frame, indices[-1], sums)
+        saved = recompute(frame, indices[-1], self._digester, sums)
         values = [saved[i] for i in indices if i < len(saved)]
-        wrong = self._differences(frame, indices, values, len(saved), sums)
+        wrong = self.proofs.differences(frame, indices, values, len(saved), sums)
         frame.call.recompute_ms = 1e3 * (_now() - begin)
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
@@ -419,184 +265,12 @@ class Frames:
         with self._lock:
             self._forget()
 
-    # -- proof ---------------------------------------------------------------
-
-    def _prove(self, frame: Frame) -> None:
-        last = len(frame.handles) - 1
-        originals = frame.alive()
-        self._watcher.recompute_begins(frame)
-        begin = _now()
-        reason, detail = None, ""
-        values: list[torch.Tensor] = []
-        try:
-            values = self._recompute(frame, last, {})
-        except Exception as error:
-            reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
-        frame.call.recompute_ms = 1e3 * (_now() - begin)
-        frame.call.recomputes += 1
-        if reason is None:
-            detail = self._compare(frame, originals, values)
-            reason = "recompute_differs" if detail else None
-        if reason is None:
-            for handle in originals:
-                if self._replaceable(frame, handle):
-                    handle.tensor = value = values[handle.index]
-                    handle.version = value._version
-            frame.spilled.clear()
-        else:
-            self.restore_spilled(frame)
-        self._watcher.recompute_ends(frame)
-        frame.settle()
-        self._watcher.proven(frame, reason, detail)
-
-    @staticmethod
-    def _replaceable(frame: Frame, handle: Handle) -> bool:
-        if handle.index in frame.spilled:
-            return True
-        tensor = handle.tensor
-        return (tensor is not None and tensors.droppable(tensor)
-                and tensors.address(tensor) not in frame.outside)
-
-    def _compare(self, frame: Frame, originals: list[Handle],
-                 values: list[torch.Tensor]) -> str:
-        """What differs between originals and recomputed values, or ""."""
-        if len(values) != len(frame.handles):
-            return (f"{len(values)} tensors were saved by the recompute, "
-                    f"{len(frame.handles)} by the forward")
-        for handle in originals:
-            original = handle.tensor
-            if handle.index in frame.spilled:
-                original = frame.spilled[handle.index].look()
-            value = values[handle.index]
-            if original is None or not tensors.droppable(original):
-                continue
-            if not tensors.same_form(original, value):
-                return f"saved tensor {handle.index} has another form ({_form(value)})"
-            same = tensors.address(original) == tensors.address(value)
-            if not same and not tensors.same_bits(original, value):
-                return f"saved tensor {handle.index} ({_form(value)}) has other bits"
-        return ""
-
-    # -- spill ---------------------------------------------------------------
-
-    def spill(self, frame: Frame) -> int:
-        """Move a held frame's originals to the spill; the bytes given back."""
-        if self._spill is None or frame.state != PROVE:
-            return 0
-        held = frame.own()
-        moved = self._spill.write([h.tensor for h in held if h.tensor is not None])
-        if moved is None:
-            return 0
-        for handle, spilled in zip(held, moved):
-            frame.spilled[handle.index], handle.tensor = spilled, None
-        return sum({s.storage: s.storage.size for s in moved}.values())
-
-    def restore_spilled(self, frame: Frame) -> None:
-        """Bring spilled originals back into tensor memory."""
-        restored: dict[Any, torch.Tensor] = {}
-        for handle in frame.alive():
-            spilled = frame.spilled.pop(handle.index, None)
-            if spilled is not None:
-                handle.tensor = spilled.restore(restored)
-                handle.version = handle.tensor._version
-        frame.spilled.clear()
-
-    # -- recompute -----------------------------------------------------------
-
-    def _recompute(self, frame: Frame, last: int,
-                   sums: dict[int, Optional[Sum]]) -> list[torch.Tensor]:
-        """Run the forward again up to the last saved tensor that is needed.
-
-        Returns the saved tensors in their order, detached. sums: the indices of
-        those to digest; what is found at once is written there.
-        """
-        values: list[torch.Tensor] = []
-        light = frame.light
-        large = self._digester.large
-        seen: dict[Any, Optional[Sum]] = {}
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            # A node must not hold its own output, so never the tensor itself.
-            tensor = tensor.detach()
-            if len(values) <= last:
-                if tensor.nbytes >= LARGE and len(values) in sums:
-                    key = identity(tensor)
-                    if key not in seen:
-                        seen[key] = large(tensor)
-                    sums[len(values)] = seen[key]
-                values.append(tensor)
-                if len(values) > last and not light:
-                    raise Stop
-            return tensor
-
-        note, module = frame.note, frame.module
-        assert note is not None and module is not None
-        present = note.enter()
-        try:
-            _push_hooks(pack, _as_is)
-            try:
-                with room, mute():
-                    note.call(frame.original, module)
-            except (Stop, Exception):
-                # A scripted child turns Stop into an exception of its own.
-                if len(values) <= last:
-                    raise
-            finally:
-                _pop_hooks()
-        finally:
-            note.leave(present)
-        return values
-
-    def _differences(self, frame: Frame, indices: list[int],
-                     values: list[torch.Tensor], count: int,
-                     known: dict[int, Optional[Sum]]) -> str:
-        """What is wrong with the recomputed values of indices, or "".
-
-        count: how many tensors the recompute saved; known: digests found so far.
-        """
-        if len(values) < len(indices):
-            return (f"{count} tensors were saved by the recompute, "
-                    f"{len(frame.handles)} by the forward")
-        if frame.digests is None:
-            changed = frame.note.changed_versions() if frame.note else []
-            return "an input or a parameter was written to since" if changed else ""
-        then = frame.digests.of(indices)
-        if tensors.forms(values) != then.forms:
-            for index, value, *form in zip(indices, values, *then.forms):
-                if [value.dtype, value.shape] != form:
-                    return f"saved tensor {index} has another form ({_form(value)})"
-        sums = self._digester.all(values, [known.get(i) for i in indices], then.stride)
-        if sums != then.sums:
-            for index, value, now, sum_ in zip(indices, values, sums, then.sums):
-                if now != sum_:
-                    return f"saved tensor {index} ({_form(value)}) has other bits"
-        return ""
-
-
-def _nobody() -> None:
-    return None
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
 
 def _empty(handles: list[weakref.ref[Handle]]) -> None:
     """After a backward that keeps its graph: drop again."""
     for handle in (ref() for ref in handles):
         if handle is not None and handle.frame.state == DROP:
             handle.tensor = None
-
-
-def _touched(frame: Frame) -> bool:
-    """Whether an original was written to since: autograd is going to raise."""
-    return any(h.tensor is not None and h.tensor._version != h.version
-               for h in frame.alive())
-
-
-def _form(tensor: torch.Tensor) -> str:
-    name = str(tensor.dtype).replace("torch.", "")
-    return f"{name}{list(tensor.shape)}"
 
 
 def _modified(tensor: torch.Tensor, version: int) -> str:

@@ -15,7 +15,7 @@ from .units import size
 
 if TYPE_CHECKING:
     from .blocks import Call
-    from .controller import Iteration
+    from .iteration import Iteration
     from .events import Events
     from .settings import Settings
 

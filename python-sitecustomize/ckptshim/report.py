@@ -87,7 +87,7 @@ class Report:
                            "max": c.max_peak, "predicted": c.predicted or 0},
             "floor_bytes": _floor(tape), "feasible": feasible,
             "kinds": [_kind(k) for k in c.kinds.values() if k.iterations],
-            "blocks": [_call(b, call, call in chosen) for b in c.all_blocks
+            "blocks": [_call(b, call, call in chosen) for b in c.candidates.all
                        for call in _listed(b)],
             "events": c.events.list}
 

@@ -38,7 +38,7 @@ class Roots:
         self._local = threading.local()
         self._learning = 0
         self._handles: list[Any] = []
-        controller.patch = self._patch_block
+        controller.candidates.patch = self._patch_block
         controller.look_again = self._look_again
         self._sizes: dict[int, int] = {}
 
@@ -100,7 +100,7 @@ class Roots:
         if self._patches.replace(type(module), "forward", self._forward):
             self._types.add(type(module))
         found = discover.find(module, self._controller.settings.blocks)
-        self._controller.register(found, type(module).__name__)
+        self._controller.candidates.register(found, type(module).__name__)
         self._sizes[key] = _size(module)
 
     def _look_again(self, root: nn.Module) -> bool:
@@ -110,7 +110,7 @@ class Roots:
             return False
         self._sizes[id(root)] = size
         found = discover.find(root, self._controller.settings.blocks)
-        self._controller.register(found, type(root).__name__)
+        self._controller.candidates.register(found, type(root).__name__)
         return True
 
     def _patch_block(self, module: nn.Module) -> bool:
@@ -127,7 +127,7 @@ class Roots:
                 self._add_root(module)
             if self._known(module):
                 return self._root_forward(original, module, args, kwargs)
-        block = controller.blocks.get(id(module))
+        block = controller.candidates.by_module.get(id(module))
         if block is None or block.ref() is not module:
             return original(module, *args, **kwargs)
         return controller.block_forward(block, original, module, args, kwargs)
@@ -140,7 +140,7 @@ class Roots:
         controller.root_enter(module, args, kwargs)
         local.depth = 1
         try:
-            block = controller.blocks.get(id(module))
+            block = controller.candidates.by_module.get(id(module))
             with room:
                 if block is None or block.ref() is not module:
                     return original(module, *args, **kwargs)

@@ -129,7 +129,7 @@ class Digester:
         whole = size - size % _LINE
         flat = tensor.as_strided((whole // itemsize,), (1,)).view(torch.int64)
         sums = [self._lines(part.view(-1, _WORDS))
-                for part in flat.split(_CHUNK // 8)]
+                for part in torch.split(flat, _CHUNK // 8)]
         if whole < size:
             sums += self._agent.digests([start + whole], [size - whole])
         return sums

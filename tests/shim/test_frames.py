@@ -14,8 +14,10 @@ from torch.nn import functional as F
 
 from ckptshim import frames, plain
 from ckptshim.blocks import Block
-from ckptshim.frames import DROP, KEEP, MEASURE, PROVE, Frames, MismatchError, Watcher
+from ckptshim.frame import DROP, KEEP, MEASURE, PROVE
+from ckptshim.frames import Frames, MismatchError
 from ckptshim.spill import Spill
+from ckptshim.watcher import Watcher
 from fake_agent import FakeAgent
 
 
@@ -421,7 +423,7 @@ def _spilling(framed: Framed) -> list[int]:
     moved: list[int] = []
 
     def decided(frame: Any) -> None:
-        moved.append(framed.frames.spill(frame))
+        moved.append(framed.frames.proofs.spill(frame))
 
     framed.watcher.frame_decided = decided  # type: ignore[method-assign]
     return moved

@@ -7,7 +7,8 @@ from typing import Any, Callable
 import pytest
 import torch
 
-from ckptshim import frames, sums, tensors
+from ckptshim import sums, tensors
+from ckptshim.frame import Frame
 from fake_agent import FakeAgent
 
 ELEMENTS = 3 * 64 * 700 + 13        # large in every dtype, with a shorter last line
@@ -115,7 +116,7 @@ def test_a_tensor_saved_twice_is_read_once() -> None:
             reads.append(tensor.nbytes)
             return super().large(tensor)
 
-    frame = frames.Frame(None, None, torch.nn.Identity())  # type: ignore[arg-type]
+    frame = Frame(None, None, torch.nn.Identity())  # type: ignore[arg-type]
     pack = frame.packer(Counting(FakeAgent()))  # type: ignore[arg-type]
     tensor = torch.randn(1 << 16)
     first, second = pack(tensor), pack(tensor)
