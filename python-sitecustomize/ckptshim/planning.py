@@ -15,8 +15,8 @@ from .units import size
 
 if TYPE_CHECKING:
     from .blocks import Call
-    from .iteration import Iteration
     from .events import Events
+    from .iteration import Iteration
     from .settings import Settings
 
 _ALONE = 0.1        # of what planning can save: worth opening a block for
