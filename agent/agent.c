@@ -17,7 +17,7 @@
 #define LOG_FILE_BYTES 8192
 
 static struct config config;
-static char device_memory_text[24];
+static char device_memory_text[24], budget_share_text[24];
 static char log_file[LOG_FILE_BYTES];
 static _Atomic bool on;
 static _Atomic bool resolved;
@@ -49,6 +49,9 @@ static void resolve(void)
 	memory = device_memory("", local ? strtoull(local, NULL, 10) : 1);
 	snprintf(device_memory_text, sizeof(device_memory_text), "%" PRIu64,
 		 memory);
+	if (config.budget.kind == UNITS_SHARE && config.has_budget)
+		snprintf(budget_share_text, sizeof(budget_share_text),
+			 "%" PRIu64, (uint64_t)config.budget.millionths);
 	config_resolve(&config, memory);
 }
 
@@ -75,6 +78,8 @@ const char *agent_setting(const char *name)
 	resolve();
 	if (!strcmp(name, "device_memory"))
 		return device_memory_text;
+	if (!strcmp(name, "budget_share"))
+		return budget_share_text;
 	return config_value(&config, name);
 }
 

@@ -16,8 +16,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Index 0 is the CPU, 1 + n is CUDA device n. */
-#define LEDGER_DEVICES 64
+/*
+ * Index 0 is torch's CPU allocator, LEDGER_CUDA + n the tensors on CUDA device
+ * n. What the process takes from that device stands apart: LEDGER_CACHED + n
+ * is the memory that torch's caching allocator took, LEDGER_OUTSIDE + n that
+ * of everybody else (see taken.h).
+ */
+#define LEDGER_CUDA_DEVICES 32
+#define LEDGER_CUDA 1
+#define LEDGER_CACHED (LEDGER_CUDA + LEDGER_CUDA_DEVICES)
+#define LEDGER_OUTSIDE (LEDGER_CACHED + LEDGER_CUDA_DEVICES)
+#define LEDGER_DEVICES (LEDGER_OUTSIDE + LEDGER_CUDA_DEVICES)
 #define LEDGER_BLOCKS 65536
 
 /* One allocation can be counted up to this many bytes. */
@@ -45,7 +54,10 @@ uint64_t ledger_repeats(void);
 /* Bytes at `address`, 0 if nothing is known there. */
 uint64_t ledger_size(uint64_t address);
 
-/* The block that allocations go to from now on; returns the one before. */
+/*
+ * The block that allocations go to from now on; returns the one before. Cached
+ * memory belongs to none: the tensors in it do.
+ */
 uint32_t ledger_block(uint32_t block);
 uint64_t ledger_block_live(uint32_t block);
 

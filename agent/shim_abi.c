@@ -9,6 +9,7 @@
 #include "hooks.h"
 #include "ledger.h"
 #include "log.h"
+#include "taken.h"
 #include "tape.h"
 
 int ckptagent_abi(void)
@@ -31,6 +32,11 @@ void ckptagent_log(const char *level, const char *line)
 int ckptagent_live_hooks(void)
 {
 	return agent_on() && hook_c10_cpu_live();
+}
+
+int ckptagent_live_cuda_hooks(void)
+{
+	return agent_on() && hook_c10_cuda_live();
 }
 
 uint64_t ckptagent_live(int device)
@@ -56,6 +62,31 @@ uint64_t ckptagent_events(void)
 uint64_t ckptagent_unknown_frees(void)
 {
 	return ledger_unknown_frees();
+}
+
+uint64_t ckptagent_cached(int cuda)
+{
+	return taken_cached(cuda);
+}
+
+uint64_t ckptagent_outside(int cuda)
+{
+	return taken_outside(cuda);
+}
+
+uint64_t ckptagent_taken(int cuda)
+{
+	return taken_live(cuda);
+}
+
+uint64_t ckptagent_taken_peak(int cuda)
+{
+	return taken_peak(cuda);
+}
+
+void ckptagent_taken_peak_reset(int cuda)
+{
+	taken_peak_reset(cuda);
 }
 
 void ckptagent_sizes(size_t n, const uint64_t *addresses, uint64_t *bytes)

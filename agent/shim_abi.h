@@ -28,6 +28,7 @@ int ckptagent_abi(void);
  *   "timing"   "cache" "tensorboard" "log": as given or their default;
  *              an unset path is "".
  *   "device_memory"  decimal bytes that 100% stands for on the CPU
+ *   "budget_share"   of a budget in per cent: millionths of the device's memory
  * The string belongs to the library and never changes or moves.
  */
 const char *ckptagent_setting(const char *name);
@@ -41,6 +42,9 @@ void ckptagent_log(const char *level, const char *line);
 /* 1 once a hook of the CPU allocator was called and its original found. */
 int ckptagent_live_hooks(void);
 
+/* 1 once torch's CUDA caching allocator has told of an allocation. */
+int ckptagent_live_cuda_hooks(void);
+
 /* ---- ledger ---------------------------------------------------------- */
 
 uint64_t ckptagent_live(int device);          /* live bytes now */
@@ -48,6 +52,17 @@ uint64_t ckptagent_peak(int device);          /* highest since the reset */
 void ckptagent_peak_reset(int device);        /* peak = live */
 uint64_t ckptagent_events(void);              /* allocator events so far */
 uint64_t ckptagent_unknown_frees(void);       /* frees of unknown pointers */
+
+/*
+ * What the process takes from CUDA device `cuda` (0, 1, ...): by torch's
+ * caching allocator, by everybody else through the CUDA runtime, together;
+ * and the highest together since the reset. agent/taken.h says what is in it.
+ */
+uint64_t ckptagent_cached(int cuda);
+uint64_t ckptagent_outside(int cuda);
+uint64_t ckptagent_taken(int cuda);
+uint64_t ckptagent_taken_peak(int cuda);
+void ckptagent_taken_peak_reset(int cuda);
 
 /*
  * Bytes of the live allocation that starts at each address, 0 where none is

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "paths.h"
 #include "python.h"
+#include "symbols.h"
 
 #define START_WAIT_MS 50
 #define FALLBACK_STACK (8 << 20)
@@ -80,6 +81,7 @@ static int start_shim(void)
 
 	if (!python_has_torch(&python))
 		return IDLE;
+	symbols_prepare();
 	result = python_run(&python, sitecustomize, paths_library(), why,
 			    sizeof(why));
 	if (result < 0)

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <link.h>
 #include <stdatomic.h>
-#include <stdio.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static const struct {
@@ -12,13 +13,23 @@ static const struct {
 	const char *symbol;
 	void (*ours)(void);
 } table[HOOKS] = {
-#define HOOK(name, library, symbol, arguments) \
+#define HOOK(name, library, symbol, result, arguments) \
 	{ library, #symbol, (void (*)(void))hook_##name },
 #include "hooks.def"
 #undef HOOK
 };
 
 static void *_Atomic originals[HOOKS];
+
+/* Whether a path ends in a base name, with or without a version after it. */
+static bool is_named(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	size_t n = strlen(name);
+
+	return !strncmp(base, name, n) && (!base[n] || base[n] == '.');
+}
 
 struct search {
 	const char *name;
@@ -28,11 +39,9 @@ struct search {
 static int same_name(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct search *search = data;
-	const char *slash = strrchr(info->dlpi_name, '/');
-	const char *base = slash ? slash + 1 : info->dlpi_name;
 
 	(void)size;
-	if (strcmp(base, search->name) ||
+	if (!is_named(info->dlpi_name, search->name) ||
 	    strlen(info->dlpi_name) >= sizeof(search->path))
 		return 0;
 	strcpy(search->path, info->dlpi_name);
@@ -43,15 +52,21 @@ static int same_name(struct dl_phdr_info *info, size_t size, void *data)
  * The handle is not closed: the library must stay for as long as we forward
  * to it, and it is loaded already.
  */
-static void *find(enum hook hook)
+static void *find(const char *library_name, const char *name)
 {
-	struct search search = { .name = table[hook].library };
-	void *library, *symbol;
+	struct search search = { .name = library_name };
+	void *library;
 
 	if (!dl_iterate_phdr(same_name, &search))
 		return NULL;
 	library = dlopen(search.path, RTLD_NOLOAD | RTLD_LAZY);
-	symbol = library ? dlsym(library, table[hook].symbol) : NULL;
+	return library ? dlsym(library, name) : NULL;
+}
+
+static void *find_original(enum hook hook)
+{
+	void *symbol = find(table[hook].library, table[hook].symbol);
+
 	return symbol == (void *)table[hook].ours ? NULL : symbol;
 }
 
@@ -63,8 +78,64 @@ void *symbols_original(enum hook hook)
 
 	if (original)
 		return original;
-	original = find(hook);
+	original = find_original(hook);
 	atomic_store(&originals[hook], original);
 	errno = saved;
 	return original;
+}
+
+void symbols_prepare(void)
+{
+	for (int hook = 0; hook < HOOKS; hook++)
+		symbols_original(hook);
+}
+
+void *symbols_beside(enum hook hook, const char *name)
+{
+	int saved = errno;
+	void *found = find(table[hook].library, name);
+
+	errno = saved;
+	return found;
+}
+
+struct range {
+	const char *name;
+	uintptr_t from, to;
+};
+
+/* The executable part of a library. */
+static int text_of(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct range *range = data;
+
+	(void)size;
+	if (!is_named(info->dlpi_name, range->name))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+		if (part->p_type != PT_LOAD || !(part->p_flags & PF_X))
+			continue;
+		range->from = info->dlpi_addr + part->p_vaddr;
+		range->to = range->from + part->p_memsz;
+		return 1;
+	}
+	return 0;
+}
+
+bool symbols_within(const char *library, const void *instruction)
+{
+	static _Atomic uintptr_t from, to;
+	uintptr_t at = (uintptr_t)instruction;
+
+	if (!atomic_load(&to)) {
+		struct range range = { .name = library };
+
+		if (!dl_iterate_phdr(text_of, &range))
+			return false;
+		atomic_store(&from, range.from);
+		atomic_store(&to, range.to);
+	}
+	return at >= atomic_load(&from) && at < atomic_load(&to);
 }

@@ -7,6 +7,8 @@
 #ifndef CKPTAGENT_SYMBOLS_H
 #define CKPTAGENT_SYMBOLS_H
 
+#include <stdbool.h>
+
 #include "hooks.h"
 
 /*
@@ -15,5 +17,20 @@
  * Any thread; takes no lock of its own (the first call takes the loader's).
  */
 void *symbols_original(enum hook hook);
+
+/*
+ * Find the originals of every hook whose library is loaded: later calls take
+ * no lock of the loader's. For a moment when the caller holds none itself.
+ */
+void symbols_prepare(void);
+
+/* Another function of the library of a hook's original, or NULL. */
+void *symbols_beside(enum hook hook, const char *name);
+
+/*
+ * Whether an instruction is in a loaded library with this base name. Once the
+ * library was found, that takes two loads. One name for all calls.
+ */
+bool symbols_within(const char *library, const void *instruction);
 
 #endif

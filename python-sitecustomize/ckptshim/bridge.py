@@ -62,6 +62,13 @@ class Agent:
         self._setting = _declare(held, "ckptagent_setting", c_char_p, c_char_p)
         self._log = _declare(held, "ckptagent_log", None, c_char_p, c_char_p)
         self.live_hooks = _declare(held, "ckptagent_live_hooks", c_int)
+        self.live_cuda_hooks = _declare(held, "ckptagent_live_cuda_hooks", c_int)
+        self.cached = _declare(held, "ckptagent_cached", c_uint64, c_int)
+        self.outside = _declare(held, "ckptagent_outside", c_uint64, c_int)
+        self.taken = _declare(held, "ckptagent_taken", c_uint64, c_int)
+        self.taken_peak = _declare(held, "ckptagent_taken_peak", c_uint64, c_int)
+        self.taken_peak_reset = _declare(held, "ckptagent_taken_peak_reset", None,
+                                         c_int)
         self.live = _declare(held, "ckptagent_live", c_uint64, c_int)
         self.peak = _declare(held, "ckptagent_peak", c_uint64, c_int)
         self.peak_reset = _declare(held, "ckptagent_peak_reset", None, c_int)

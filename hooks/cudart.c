@@ -1,0 +1,101 @@
+/*
+ * The CUDA runtime's memory calls. Calls of torch's caching allocator are told
+ * from all others by where they come from.
+ *
+ * With the backend cudaMallocAsync torch has no caching allocator: each of its
+ * calls is one tensor, and there are no events in c10_cuda.c.
+ */
+#include "hooks.h"
+
+#include <stdbool.h>
+
+#include "agent.h"
+#include "ledger.h"
+#include "symbols.h"
+#include "taken.h"
+
+/* cudaErrorInsufficientDriver: asked for without a runtime in the process. */
+#define NO_RUNTIME 35
+
+#define CACHING_ALLOCATOR "libc10_cuda.so"
+
+typedef int malloc_fn(void **ptr, size_t bytes);
+typedef int malloc_async_fn(void **ptr, size_t bytes, void *stream);
+typedef int free_fn(void *ptr);
+typedef int free_async_fn(void *ptr, void *stream);
+typedef int device_fn(int *device);
+
+/* The device that the calling thread works on, -1 if that cannot be told. */
+static int current_device(void)
+{
+	device_fn *get = (device_fn *)symbols_beside(HOOK_cuda_malloc,
+						     "cudaGetDevice");
+	int device = -1;
+
+	return get && !get(&device) ? device : -1;
+}
+
+static bool enter(int device, void *ptr, size_t bytes, bool torch, bool tensor)
+{
+	uint64_t address = (uintptr_t)ptr;
+
+	return !taken_alloc(device, address, bytes, torch) &&
+	       (!tensor || device < 0 || device >= LEDGER_CUDA_DEVICES ||
+		!ledger_alloc(LEDGER_CUDA + device, address, bytes));
+}
+
+static void entered(void *ptr, size_t bytes, const void *caller, bool async)
+{
+	bool torch = symbols_within(CACHING_ALLOCATOR, caller);
+
+	if (!enter(current_device(), ptr, bytes, torch, torch && async))
+		agent_stand_down("no memory for the ledger");
+}
+
+static void left(void *ptr)
+{
+	if (!agent_on() || !ptr)
+		return;
+	taken_free((uintptr_t)ptr);
+}
+
+int hook_cuda_malloc(void **ptr, size_t bytes)
+{
+	malloc_fn *forward = (malloc_fn *)symbols_original(HOOK_cuda_malloc);
+	int error = forward ? forward(ptr, bytes) : NO_RUNTIME;
+
+	if (!error && agent_on() && *ptr)
+		entered(*ptr, bytes, __builtin_return_address(0), false);
+	return error;
+}
+
+int hook_cuda_malloc_async(void **ptr, size_t bytes, void *stream)
+{
+	malloc_async_fn *forward = (malloc_async_fn *)symbols_original(
+		HOOK_cuda_malloc_async);
+	int error = forward ? forward(ptr, bytes, stream) : NO_RUNTIME;
+
+	if (!error && agent_on() && *ptr)
+		entered(*ptr, bytes, __builtin_return_address(0), true);
+	return error;
+}
+
+int hook_cuda_free(void *ptr)
+{
+	free_fn *forward = (free_fn *)symbols_original(HOOK_cuda_free);
+
+	left(ptr);
+	return forward ? forward(ptr) : NO_RUNTIME;
+}
+
+int hook_cuda_free_async(void *ptr, void *stream)
+{
+	free_async_fn *forward = (free_async_fn *)symbols_original(
+		HOOK_cuda_free_async);
+
+	left(ptr);
+	if (agent_on() && ptr &&
+	    symbols_within(CACHING_ALLOCATOR, __builtin_return_address(0)))
+		ledger_free((uintptr_t)ptr);
+	return forward ? forward(ptr, stream) : NO_RUNTIME;
+}
