@@ -16,7 +16,7 @@
 #include "symbols.h"
 
 #define START_WAIT_MS 50
-#define FALLBACK_STACK (8 << 20)
+#define THREAD_STACK (8 << 20)
 
 /*
  * IDLE → SCHEDULED → (WAITING, if the main thread does not come) → RUNNING →
@@ -129,7 +129,7 @@ static void *start_fallback(void *unused)
 	return NULL;
 }
 
-static int create_detached(void)
+static int create_detached(void *(*run)(void *))
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -137,35 +137,38 @@ static int create_detached(void)
 
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, FALLBACK_STACK);
-	error = pthread_create(&thread, &attributes, start_fallback, NULL);
+	pthread_attr_setstacksize(&attributes, THREAD_STACK);
+	error = pthread_create(&thread, &attributes, run, NULL);
 	pthread_attr_destroy(&attributes);
 	return error;
 }
 
 /* The thread is born with all signals blocked: the job's go to the job. */
-static void fall_back(void)
+static int begin_thread(void *(*run)(void *))
 {
 	sigset_t all, before;
 	int error;
 
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	error = create_detached(run);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+static void fall_back(void)
+{
 	if (now_ms() - atomic_load(&scheduled_ms) < START_WAIT_MS ||
 	    !move(SCHEDULED, WAITING))
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	error = create_detached();
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
+	if (!begin_thread(start_fallback))
 		return;
 	atomic_store(&scheduled_ms, now_ms());
 	move(WAITING, SCHEDULED);
 }
 
-static void schedule(void)
+static void schedule_prepared(void)
 {
-	if (!move(IDLE, PREPARING))
-		return;
 	if (!atomic_exchange(&prepared, true) && !prepare()) {
 		atomic_store(&phase, OVER);
 		return;
@@ -177,13 +180,33 @@ static void schedule(void)
 		move(SCHEDULED, IDLE);
 }
 
-void boot_event(void)
+static void schedule(void)
+{
+	if (move(IDLE, PREPARING))
+		schedule_prepared();
+}
+
+static void *schedule_apart(void *unused)
+{
+	(void)unused;
+	schedule_prepared();
+	return NULL;
+}
+
+/* The caller holds a lock of the job's: whatever takes one is for a thread. */
+static void schedule_locked(void)
+{
+	if (move(IDLE, PREPARING) && begin_thread(schedule_apart))
+		move(PREPARING, IDLE);
+}
+
+static void event(void (*begin)(void))
 {
 	int saved = errno;
 
 	switch (atomic_load_explicit(&phase, memory_order_relaxed)) {
 	case IDLE:
-		schedule();
+		begin();
 		break;
 	case SCHEDULED:
 		fall_back();
@@ -192,6 +215,16 @@ void boot_event(void)
 		return;
 	}
 	errno = saved;
+}
+
+void boot_event(void)
+{
+	event(schedule);
+}
+
+void boot_event_locked(void)
+{
+	event(schedule_locked);
 }
 
 /*

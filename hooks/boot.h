@@ -13,6 +13,9 @@
 /* An allocator event, on any thread. Cheap once the start is over. */
 void boot_event(void);
 
+/* The same where the caller holds a lock: a short-lived thread schedules. */
+void boot_event_locked(void);
+
 /* In the child of a fork, before anything else runs. */
 void boot_after_fork(void);
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "agent.h"
+#include "boot.h"
 #include "ledger.h"
 #include "symbols.h"
 #include "taken.h"
@@ -38,6 +39,7 @@ static void event(uint64_t address, int64_t bytes, uint64_t reserved,
 			      (uint64_t)bytes))
 		agent_stand_down("no memory for the ledger");
 	taken_reserved(device.index, reserved);
+	boot_event_locked();
 	atomic_store_explicit(&live, 1, memory_order_relaxed);
 }
 

@@ -14,15 +14,15 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import plain, tensors
+from . import device, plain, tensors
 from .blocks import Block, Call
-from .bridge import CPU, Agent, Planner
+from .bridge import Agent, Planner
 from .candidates import Candidates
 from .events import Events
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .frames import Frames, MismatchError
 from .iteration import Iteration, stamp
-from .kinds import Kind, Signature, Tape, on_cpu
+from .kinds import Kind, Signature, Tape
 from .planning import Infeasible, Planning
 from .probe import Look
 from .settings import Settings
@@ -34,6 +34,7 @@ _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
 _PROBE_STRIDE = 1 << 16
+_UNKNOWN = 0.25         # of the limit: what a first iteration may need at its end
 
 
 class Controller(Watcher):
@@ -48,6 +49,7 @@ class Controller(Watcher):
         spill = Spill(settings.spill, settings.device_memory,
                       lambda line: agent.log("info", line))
         self.frames = Frames(agent, self, spill)
+        self.device = device.Device(agent)      # that of the last iteration
         self.candidates = Candidates(settings.blocks, agent.log)
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
@@ -58,6 +60,7 @@ class Controller(Watcher):
         self.stepped = False            # Optimizer.step was called
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
+        self.overhead = 0               # of what was taken over tensor memory
         self.growth = 0                 # largest growth of a block seen so far
         self.local = threading.local()
         self.look_again: Callable[[torch.nn.Module], bool] = lambda module: False
@@ -83,8 +86,21 @@ class Controller(Watcher):
             return
         if current is not None:
             self._finish()
-        if on_cpu(module, args, kwargs):
+        found = device.find(self.agent, module, args, kwargs)
+        if found is not None:
+            self._work_on(found)
             self.current = self._begin(module, args, kwargs)
+
+    def _work_on(self, found: device.Device) -> None:
+        if found.index == self.device.index:
+            return
+        self.device = found
+        self.planning.device = found.name
+        clock = self.frames.clock
+        clock.cuda = found.cuda is not None
+        if clock.cuda:
+            self.settings.on_device(found.memory())
+            self.frames.proofs.unreal = device.is_phantom()
 
     def block_forward(self, block: Block, original: Any, module: torch.nn.Module,
                       args: Any, kwargs: Any) -> Any:
@@ -154,9 +170,9 @@ class Controller(Watcher):
 
         Its marks stand together at its end: other blocks may run inside it.
         """
-        begin = time.perf_counter()
+        begin = self.frames.clock.start()
         result = original(module, *args, **kwargs)
-        call.forward_ms = 1e3 * (time.perf_counter() - begin)
+        self.frames.clock.stop(begin, call, "forward_ms")
         self._list(current, call)
         for mark in "FED":
             self.agent.mark(mark, call.index)
@@ -167,14 +183,14 @@ class Controller(Watcher):
     def forward_begins(self, call: Call) -> None:
         self.agent.mark("F", call.index)
         self.agent.block(call.block.number)
-        self.local.entry = self.agent.live(CPU)
+        self.local.entry = self.device.live()
 
     def look(self, original: Any, module: torch.nn.Module, args: Any,
              kwargs: Any) -> Look:
         return Look(module, original, args, kwargs)
 
     def forward_ends(self, frame: Frame) -> None:
-        self.growth = max(self.growth, self.agent.live(CPU) - self.local.entry)
+        self.growth = max(self.growth, self.device.live() - self.local.entry)
         self.agent.mark("E", frame.call.index)
 
     def looked(self, frame: Frame, look: Look) -> bool:
@@ -205,12 +221,20 @@ class Controller(Watcher):
                 frame.settle()
                 return
             current.unproven.append(weakref.ref(frame))
-            self._relieve(current, 2 * self.growth)
+            self._relieve(current, self._margin())
+
+    def _margin(self) -> int:
+        """What may still come after a block whose frame is held for a proof."""
+        margin = 2 * self.growth
+        if self.device.cuda is None:
+            return margin
+        # Here too much ends the job, and the way to the host is fast.
+        return max(margin, int(_UNKNOWN * self.settings.limit))
 
     def _relieve(self, current: Iteration, margin: int) -> None:
         """Spill held frames, oldest first, while memory is short."""
         limit = self.settings.limit
-        while current.unproven and self.agent.live(CPU) + margin > limit:
+        while current.unproven and self.device.live() + margin > limit:
             frame = current.unproven.pop(0)()
             if frame is not None:
                 current.spilled += self.frames.proofs.spill(frame)
@@ -220,7 +244,7 @@ class Controller(Watcher):
         if current is not None:
             current.backward = True
             if frame.state == PROVE and \
-                    self.agent.live(CPU) + self.growth > self.settings.limit:
+                    self.device.live() + self.growth > self.settings.limit:
                 current.spilled += self.frames.proofs.spill(frame)
         self.agent.mark("B", frame.call.index)
         self.agent.block(frame.call.block.number)
@@ -238,7 +262,7 @@ class Controller(Watcher):
         kind = current.kind
         return (self.settings.must_plan or current.spilled > 0 or current.proofs > 0
                 or (kind is not None and kind.must_prove)
-                or self.agent.peak(CPU) + 2 * self.growth > self.settings.limit)
+                or self.device.peak() + 2 * self.growth > self.settings.limit)
 
     def proven(self, frame: Frame, reason: Optional[str], detail: str) -> None:
         current, block = self.current, frame.call.block
@@ -263,8 +287,8 @@ class Controller(Watcher):
         self.events.add(self.iterations, "proof", f"{where} ({detail})")
         self.agent.log("info", f"{where} ({detail})")
 
-    def mismatch(self, frame: Frame, detail: str) -> None:
-        block = frame.call.block
+    def mismatch(self, call: Call, detail: str) -> None:
+        block = call.block
         line = (f"{block.name or block.cls} ({block.cls}): the recompute differs from "
                 f"the forward, {detail}")
         self.events.add(self.iterations, "mismatch", line)
@@ -300,15 +324,17 @@ class Controller(Watcher):
             self.candidates.generation += 1        # the model has other parts now
         signature = Signature(module, args, kwargs)
         kind = self._kind(module, signature)
-        self.agent.peak_reset(CPU)
-        base = self.agent.live(CPU)
+        self.device.reset()
+        base = self.device.live()
         mode, tape = self._choose(kind, signature, base)
         current = Iteration(kind, mode, base)
         current.shapes, current.size = signature.shapes, signature.size
         current.tape = tape
         current.stamp = None if self.stepped else stamp(module)
+        self.frames.clock.profiling = mode in ("prove", "tape")
         if mode == "tape":
-            self.agent.tape_begin(CPU)
+            self.device.give_back()
+            self.agent.tape_begin(self.device.index)
         return current
 
     def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:
@@ -359,6 +385,7 @@ class Controller(Watcher):
         """An optimizer is about to change parameters."""
         if self.frames.dropped:
             self.frames.rematerialise()
+        self.frames.proofs.read()
 
     def finish(self) -> None:
         """The iteration has ended: learn from it."""
@@ -370,13 +397,15 @@ class Controller(Watcher):
     def _finish(self) -> None:
         current, self.current = self.current, None
         if current is None:
-            self._count(self.agent.peak(CPU))   # its root could not be watched
-            self.agent.peak_reset(CPU)
+            self._count(self.device.taken_peak())   # its root could not be watched
+            self.device.reset()
             return
         if current.mode == "tape":
             self.agent.tape_end()
-        peak = self.agent.peak(CPU)
-        self._count(peak)
+        self.frames.clock.read()
+        peak, taken = self.device.peak(), self.device.taken_peak()
+        self.overhead = taken - peak
+        self._count(taken)
         self.wall_ms += 1e3 * (time.perf_counter() - current.begun)
         kind = current.kind
         assert kind is not None
@@ -384,10 +413,13 @@ class Controller(Watcher):
         kind.used = self.iterations
         if current.tape is not None:
             current.tape.last_base = current.base
-        kind.peak = max(kind.peak, peak)
-        kind.last = (current.base, peak)
+        kind.peak = max(kind.peak, taken)
+        kind.last = (current.base, taken)
         if not self.settings.measure_only:
+            plans = self.planning.made
             self._learn(current, kind, peak)
+            if self.planning.made != plans:
+                self.device.give_back()     # the segments of the plan before
         self.learned()
 
     def _count(self, peak: int) -> None:
@@ -397,7 +429,8 @@ class Controller(Watcher):
         self.max_peak = max(self.max_peak, peak)
 
     def _learn(self, current: Iteration, kind: Kind, peak: int) -> None:
-        over = not self.settings.minimum and peak > self.settings.limit
+        taken = peak + self.overhead
+        over = not self.settings.minimum and taken > self.settings.limit
         if current.mode == "prove":
             self._after_proofs(current, kind, over)
         elif current.mode == "tape":
@@ -408,9 +441,10 @@ class Controller(Watcher):
                 kind.state = "tape"     # more calls than the tape has seen
                 kind.rounds += 1
             elif not current.irregular:
-                self.planning.compare(current.tape, current.base, peak, self.iterations)
+                self.planning.compare(current.tape, current.base, peak,
+                                      self.overhead, self.iterations)
         elif over and current.tape is None:
-            self.events.over_budget(self.iterations - 1, peak, self.settings.limit)
+            self.events.over_budget(self.iterations - 1, taken, self.settings.limit)
             kind.restart(self.candidates.generation)
             kind.must_prove = True
 
@@ -444,6 +478,7 @@ class Controller(Watcher):
                 kind.state, kind.rounds = "planned", 0
             return
         tape = self.planning.record(current, kind)
+        tape.margin = self.planning.first_margin(self.device.peak(), self.overhead)
         kind.state, kind.rounds = "planned", 0
         kind.keep_tape(tape)
         if not self.planning.solve(tape, current.base, self.iterations):
@@ -468,7 +503,9 @@ class Controller(Watcher):
     def predicted(self) -> Optional[int]:
         """The peak that the plan in force predicts."""
         tape = self.latest_tape
-        return tape.predicted(tape.last_base) if tape and tape.plan else None
+        if not tape or not tape.plan:
+            return None
+        return tape.predicted(tape.last_base) + self.overhead
 
     def recomputed(self) -> set[Call]:
         """The calls that the plans in force recompute."""

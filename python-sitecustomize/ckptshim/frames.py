@@ -15,18 +15,18 @@ saved tensor into a handle of a frame. When the forward returns, the frame is
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
 from . import plain, tensors
+from .clock import Clock
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .note import Note
 from .proof import Proofs
 from .recompute import recompute
-from .sums import Digester, Digests, Sum
+from .sums import Digester, Sum
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .spill import Spill
 
 _ref = weakref.ref
-_now = time.perf_counter
 
 _autograd = torch._C._autograd
 _push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
@@ -59,7 +58,8 @@ class Frames:
         self._agent = agent
         self._watcher = watcher
         self._digester = Digester(agent)
-        self.proofs = Proofs(watcher, self._digester, spill)
+        self.clock = Clock()
+        self.proofs = Proofs(watcher, self._digester, self.clock, spill)
         self._lock = threading.RLock()
         self.dropped: list[weakref.ref[Frame]] = []     # some have died since
         self._many = _MANY
@@ -85,7 +85,7 @@ class Frames:
             self._watcher.failed(error)
             return original(module, *args, **kwargs)
         digester = self._digester if frame.stride == 0 else None
-        begin = _now()
+        begin = self.clock.start()
         _push_hooks(frame.packer(digester),
                     self.unpack_held if mode == PROVE else self.unpack)
         try:
@@ -96,7 +96,7 @@ class Frames:
                     result = original(module, *args, **kwargs)
         finally:
             _pop_hooks()
-        call.forward_ms = 1e3 * (_now() - begin)
+        self.clock.stop(begin, call, "forward_ms")
         try:
             self._finish(frame, mode, look, args, kwargs, result)
         except Exception as error:
@@ -178,9 +178,8 @@ class Frames:
         values: list[Any] = [h.tensor for h in held]
         frame.weigh(values)
         if frame.stride is not None:
-            sums = self._digester.all(values, [h.sum for h in held], frame.stride)
-            frame.digests = Digests([h.index for h in held], tensors.forms(values),
-                                    sums, frame.stride)
+            frame.digests = self._digester.digests(
+                [h.index for h in held], values, [h.sum for h in held], frame.stride)
         self._watcher.dropping(frame, held)
         frame.state = DROP
         for handle in held:
@@ -230,17 +229,17 @@ class Frames:
         empty = [h for h in frame.alive() if h.tensor is None]
         indices = [h.index for h in empty]
         self._watcher.recompute_begins(frame)
-        begin = _now()
+        begin = self.clock.start()
         sums: dict[int, Optional[Sum]] = (
             dict.fromkeys(indices) if frame.stride == 0 else {})
         saved = recompute(frame, indices[-1], self._digester, sums)
         values = [saved[i] for i in indices if i < len(saved)]
         wrong = self.proofs.differences(frame, indices, values, len(saved), sums)
-        frame.call.recompute_ms = 1e3 * (_now() - begin)
+        self.clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
         if wrong:
-            self._watcher.mismatch(frame, wrong)
+            self._watcher.mismatch(frame.call, wrong)
         for handle, value in zip(empty, values):
             handle.tensor = value
             handle.version = value._version

@@ -36,14 +36,6 @@ class Signature:
         self.size = sum(t.numel() for t in inputs)
 
 
-def on_cpu(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
-    """Whether a root call works on CPU tensors only."""
-    first = next(module.parameters(), None)
-    inputs = tensors.tensors_in((args, kwargs))
-    return ((first is None or first.device.type == "cpu")
-            and all(t.device.type == "cpu" for t in inputs))
-
-
 def covers(large: Shapes, small: Shapes) -> bool:
     """Whether no input of small is larger than that of large, in any dimension."""
     return len(large) == len(small) and all(
@@ -65,7 +57,8 @@ class Tape:
         self.known = set(calls)
         self.recompute: set[Call] = set()
         self.last_base = self.base
-        self.margin = 0                 # by how much predictions fell short
+        self.margin = 0                 # left free below the budget
+        self.relaxed = False            # that was made smaller, or must not be
 
     def predicted(self, base: int) -> int:
         """The plan's peak for an iteration that starts at base live bytes."""

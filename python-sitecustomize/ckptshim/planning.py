@@ -23,6 +23,11 @@ _ALONE = 0.1        # of what planning can save: worth opening a block for
 _INSIDE = "FBR"     # marks of segments that a block's own work fills
 _IDLE = 0.01        # of the budget: less is no cause to plan anew
 
+# What is left to a caching allocator, as a share of tensor memory: what it took
+# in an iteration before and some more, since another plan fragments otherwise.
+_MORE = 1.25
+_OVERHEAD_LEAST, _OVERHEAD_MOST = 0.03, 0.3
+
 
 class Infeasible(RuntimeError):
     """The budget cannot be met and CKPT_ON_INFEASIBLE is raise."""
@@ -39,6 +44,7 @@ class Planning:
         self._events = events
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self.made = 0                                    # plans so far
+        self.device = "cpu"
 
     # -- the tape --------------------------------------------------------------
 
@@ -66,7 +72,7 @@ class Planning:
     def document(self, tapes: list[Tape]) -> dict[str, Any]:
         """A profile document of tapes."""
         return {"format": "ckptagent.profile", "version": 1,
-                "torch": torch.__version__, "device": "cpu",
+                "torch": torch.__version__, "device": self.device,
                 "kinds": [t.profile for t in tapes]}
 
     # -- the plan --------------------------------------------------------------
@@ -172,17 +178,38 @@ class Planning:
         if rose or fell:
             self.solve(tape, base, 0)
 
-    def compare(self, tape: Tape, base: int, peak: int, iteration: int) -> None:
-        """Judge the plan by a measured peak; correct it if the budget broke."""
-        if self._settings.minimum or not tape.plan or peak <= self._settings.limit:
+    def first_margin(self, peak: int, overhead: int) -> int:
+        """What to leave for the device's caching allocator, from the tape's peak
+        and by how much the allocator took more.
+        """
+        if not overhead or self._settings.minimum:
+            return 0
+        share = min(_OVERHEAD_MOST, max(_OVERHEAD_LEAST,
+                                        _MORE * overhead / max(1, peak)))
+        return int(self._settings.limit * share / (1 + share))
+
+    def compare(self, tape: Tape, base: int, peak: int, overhead: int,
+                iteration: int) -> None:
+        """Judge the plan by a measured peak; correct it if the budget broke.
+
+        overhead: by how much the caching allocator took more from the device.
+        """
+        limit, taken = self._settings.limit, peak + overhead
+        if self._settings.minimum or not tape.plan or not tape.plan["feasible"]:
             return
-        if not tape.plan["feasible"]:
-            return
-        self._events.over_budget(iteration - 1, peak, self._settings.limit)
-        if self._settings.plan:
-            return
-        tape.margin += max(peak - tape.predicted(base), peak - self._settings.limit)
-        self.solve(tape, base, iteration)
+        if taken > limit:
+            self._events.over_budget(iteration - 1, taken, limit)
+            if self._settings.plan:
+                return
+            tape.margin += max(peak - tape.predicted(base), taken - limit)
+            tape.relaxed = True
+            self.solve(tape, base, iteration)
+        elif not tape.relaxed and tape.recompute and not self._settings.plan:
+            needed = int(max(_MORE * overhead, overhead + _IDLE * limit))
+            if tape.margin > needed + _IDLE * limit:
+                tape.relaxed = True     # the allocator needs less than was left to it
+                tape.margin = needed
+                self.solve(tape, base, iteration)
 
     def sets_peak_alone(self, tape: Tape) -> Optional["Call"]:
         """The call that keeps the floor well above all others', if there is one."""

@@ -6,44 +6,60 @@ The first time it is compared with the originals, which are held until then
 
 from __future__ import annotations
 
-import time
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import torch
 
 from . import tensors
+from .clock import Clock
 from .frame import PROVE, Frame, Handle, form
+from .host_spill import HostSpill
 from .recompute import recompute
 from .spill import Spill
-from .sums import Digester, Sum
+from .sums import Digester, Digests, OnDevice, Sum
 from .watcher import Watcher
+
+if TYPE_CHECKING:
+    from .blocks import Call
+
+
+class Unread(NamedTuple):
+    """What a recompute on a CUDA device turns out to be."""
+
+    call: "Call"
+    names: list[str]
+    differs: torch.Tensor
 
 
 class Proofs:
     """Compares, and moves held originals out of the way and back."""
 
-    def __init__(self, watcher: Watcher, digester: Digester,
+    def __init__(self, watcher: Watcher, digester: Digester, clock: Clock,
                  spill: Optional[Spill]) -> None:
         self._watcher = watcher
         self._digester = digester
+        self._clock = clock
         self._spill = spill
+        self._host = HostSpill(spill.limit if spill else 0)
+        self.unread: list[Unread] = []
+        self.unreal = False             # a phantom device: no value is real
 
     def prove(self, frame: Frame) -> None:
         """Recompute all and compare; the frame is settled then."""
         last = len(frame.handles) - 1
         originals = frame.alive()
         self._watcher.recompute_begins(frame)
-        begin = time.perf_counter()
+        begin = self._clock.start()
         reason, detail = None, ""
         values: list[torch.Tensor] = []
         try:
             values = recompute(frame, last, self._digester, {})
         except Exception as error:
             reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
-        frame.call.recompute_ms = 1e3 * (time.perf_counter() - begin)
+        self._clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
         if reason is None:
-            detail = _compare(frame, originals, values)
+            detail = "" if self.unreal else _compare(frame, originals, values)
             reason = "recompute_differs" if detail else None
         if reason is None:
             for handle in originals:
@@ -76,23 +92,47 @@ class Proofs:
                 if [value.dtype, value.shape] != then_form:
                     return f"saved tensor {index} has another form ({form(value)})"
         sums = self._digester.all(values, [known.get(i) for i in indices], then.stride)
+        if then.device is not None:
+            self._remember(frame, indices, values, then)
         if sums != then.sums:
             for index, value, now, sum_ in zip(indices, values, sums, then.sums):
                 if now != sum_:
                     return f"saved tensor {index} ({form(value)}) has other bits"
         return ""
 
+    def _remember(self, frame: Frame, indices: list[int],
+                  values: list[torch.Tensor], then: Digests) -> None:
+        """What a CUDA device will have found; to be read before the step."""
+        assert then.device is not None
+        there = [(i, v) for i, v in zip(indices, values) if v.is_cuda]
+        names = [f"saved tensor {i} ({form(v)}) has other bits" for i, v in there]
+        differs = OnDevice([v for _, v in there]).differs(then.device, then.rows)
+        self.unread.append(Unread(frame.call, names, differs))
+
+    def read(self) -> None:
+        """Read what the device has found; waits for it once."""
+        unread, self.unread = self.unread, []
+        if not unread or self.unreal:
+            return
+        with torch.no_grad():
+            flags = torch.cat([u.differs.to(unread[0].differs.device)
+                               for u in unread]).tolist()
+        for call, names, _ in unread:
+            found, flags = flags[:len(names)], flags[len(names):]
+            for name, differs in zip(names, found):
+                if differs:
+                    self._watcher.mismatch(call, name)
+                    break
+
     def spill(self, frame: Frame) -> int:
         """Move a held frame's originals to the spill; the bytes given back."""
         if self._spill is None or frame.state != PROVE:
             return 0
-        held = frame.own()
-        moved = self._spill.write([h.tensor for h in held if h.tensor is not None])
-        if moved is None:
-            return 0
-        for handle, spilled in zip(held, moved):
-            frame.spilled[handle.index], handle.tensor = spilled, None
-        return sum({s.storage: s.storage.size for s in moved}.values())
+        held = [h for h in frame.own() if h.tensor is not None]
+        there = [h for h in held if h.tensor is not None and h.tensor.is_cuda]
+        if there:                       # what else is on the CPU is little
+            return _move(frame, there, self._host)
+        return _move(frame, held, self._spill)
 
     def restore(self, frame: Frame) -> None:
         """Bring spilled originals back into tensor memory."""
@@ -103,6 +143,16 @@ class Proofs:
                 handle.tensor = spilled.restore(restored)
                 handle.version = handle.tensor._version
         frame.spilled.clear()
+
+
+def _move(frame: Frame, held: list[Handle], spill: Any) -> int:
+    """Write the tensors of handles to a spill; the bytes given back."""
+    moved = spill.write([h.tensor for h in held])
+    if moved is None:
+        return 0
+    for handle, spilled in zip(held, moved):
+        frame.spilled[handle.index], handle.tensor = spilled, None
+    return sum({s.storage: s.storage.size for s in moved}.values())
 
 
 def _replaceable(frame: Frame, handle: Handle) -> bool:

@@ -80,7 +80,7 @@ class Report:
         chosen = c.recomputed()
         return {
             "format": "ckptagent.run", "version": 1, "pid": self._pid,
-            "rank": _rank(), "device": "cpu", "torch": torch.__version__,
+            "rank": _rank(), "device": c.device.name, "torch": torch.__version__,
             "budget_bytes": budget, "planner": c.settings.planner,
             "iterations": c.iterations,
             "peak_bytes": {"first": c.first_peak, "last": c.last_peak,

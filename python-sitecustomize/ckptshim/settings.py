@@ -31,6 +31,7 @@ class Settings:
             self.limit = int(self.budget)
         else:
             self.limit = int(self.device_memory * _MIN_SPARE) or 1 << 62
+        self._share = int(agent.setting("budget_share") or 0)
         self.blocks = agent.setting("blocks") or "auto"
         self.planner = agent.setting("planner") or "optimal"
         self.plan = agent.setting("plan")
@@ -41,3 +42,10 @@ class Settings:
         self.on_mismatch = agent.setting("on_mismatch") or "raise"
         self.spill = agent.setting("spill") or "/var/tmp"
         self.out = agent.setting("out")
+
+    def on_device(self, memory: int) -> None:
+        """The job trains on a device with so many bytes of memory of its own."""
+        if self._share:
+            self.limit = memory * self._share // 1_000_000
+        elif not self.budget.isdigit():
+            self.limit = int(memory * _MIN_SPARE)

@@ -99,7 +99,7 @@ class Spill:
     def __init__(self, folder: str, limit: int,
                  complain: Callable[[str], None]) -> None:
         self._folder = folder
-        self._limit = limit
+        self.limit = limit
         self._complain = complain
         self._file: Optional[int] = None
         self._pid = os.getpid()
@@ -147,7 +147,7 @@ class Spill:
 
     def _room_for(self, originals: Sequence[torch.Tensor]) -> bool:
         sizes = {tensors.address(t): t.untyped_storage().nbytes() for t in originals}
-        return self._used + sum(sizes.values()) <= self._limit
+        return self._used + sum(sizes.values()) <= self.limit
 
     def _put(self, address: int, size: int) -> SpilledStorage:
         offset = self._place(size)

@@ -37,17 +37,23 @@ Sum = Any
 class Digests:
     """What is remembered of dropped tensors: their forms and digests.
 
-    stride: 0 if every byte was read, else of the probe.
+    Attributes:
+        indices: of the saved tensors.
+        sums: None for those on a CUDA device.
+        device: digests of the latter, rows: the place of each among them.
+        stride: 0 if every byte was read, else of the probe.
     """
 
-    __slots__ = ("indices", "forms", "sums", "stride")
+    __slots__ = ("indices", "forms", "sums", "stride", "device", "rows")
 
     def __init__(self, indices: list[int], forms: tensors.Forms, sums: list[Sum],
-                 stride: int) -> None:
+                 stride: int, device: Optional["OnDevice"], rows: list[int]) -> None:
         self.indices = indices
         self.forms = forms
         self.sums = sums
         self.stride = stride
+        self.device = device
+        self.rows = rows
 
     def of(self, indices: list[int]) -> "Digests":
         """Only those of tensors with these indices."""
@@ -56,7 +62,12 @@ class Digests:
         places = [*map(self.indices.index, indices)]
         dtypes, shapes = self.forms
         forms = [dtypes[i] for i in places], [shapes[i] for i in places]
-        return Digests(indices, forms, [self.sums[i] for i in places], self.stride)
+        sums = [self.sums[i] for i in places]
+        rows: list[int] = []
+        if self.device is not None:
+            on_device = [i for i, sum_ in enumerate(self.sums) if sum_ is None]
+            rows = [self.rows[on_device.index(i)] for i in places if i in on_device]
+        return Digests(indices, forms, sums, self.stride, self.device, rows)
 
 
 def identity(tensor: torch.Tensor) -> Any:
@@ -74,6 +85,53 @@ class _Room(threading.local):
         if self.made.numel() < words:
             self.made = torch.frombuffer(bytearray(8 * words), dtype=torch.int64)
         return self.made[:words]
+
+
+class OnDevice:
+    """Digests on a CUDA device, where comparing them does not wait for it.
+
+    The 64-bit sum of each tensor's words.
+    """
+
+    def __init__(self, values: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            self._sums = torch.stack([_device_sum(t).to(values[0].device)
+                                      for t in values])
+
+    def differs(self, then: "OnDevice", rows: list[int]) -> torch.Tensor:
+        """Which differ from those rows of then; on the device."""
+        with torch.no_grad():
+            before = then._sums
+            if len(rows) < before.numel():
+                before = torch.stack([before[row] for row in rows])
+            return self._sums != before
+
+
+def _device_sum(tensor: torch.Tensor) -> torch.Tensor:
+    rows = _words(tensors.raw_view(tensor))
+    if rows is None:
+        rows = tensor.reshape(-1).view(torch.uint8)
+    made: torch.Tensor = _sum(rows, dtype=torch.int64)
+    return made
+
+
+def _words(tensor: torch.Tensor) -> Optional[torch.Tensor]:
+    """The tensor as integers, as large ones as its form allows."""
+    if tensors.dense_range(tensor) is not None:
+        tensor = tensor.as_strided((tensor.numel(),), (1,))
+    last = next((d for d in range(tensor.dim() - 1, -1, -1)
+                 if tensor.stride(d) == 1 and tensor.size(d) > 1), None)
+    if last is None:
+        return None
+    rows = tensor.movedim(last, -1)
+    itemsize = tensor.element_size()
+    steps = [itemsize * s for s in (rows.size(-1), rows.storage_offset(),
+                                    *rows.stride()[:-1])]
+    for size, integer in _INTEGERS:
+        if not any(step % size for step in steps) and (
+                size >= itemsize or size == 8):
+            return rows.view(integer)
+    return None
 
 
 class Digester:
@@ -94,10 +152,21 @@ class Digester:
                 return self._dense(tensor)
             return self._strided(tensor)
 
+    def digests(self, indices: list[int], values: list[torch.Tensor],
+                known: list[Optional[Sum]], stride: int) -> Digests:
+        """All there is to remember of tensors that are about to be dropped."""
+        on_device = [value for value in values if value.is_cuda]
+        return Digests(indices, tensors.forms(values), self.all(values, known, stride),
+                       stride, OnDevice(on_device) if on_device else None,
+                       [*range(len(on_device))])
+
     def all(self, values: list[torch.Tensor], known: list[Optional[Sum]],
             stride: int) -> list[Sum]:
-        """The digests of all tensors, of which some are known already."""
-        missing = [i for i, sum_ in enumerate(known) if sum_ is None]
+        """The digests of all tensors, of which some are known already; None for
+        those on a CUDA device.
+        """
+        missing = [i for i, sum_ in enumerate(known)
+                   if sum_ is None and not values[i].is_cuda]
         found = self._together([values[i] for i in missing], stride)
         if len(found) == len(known):
             return found
@@ -136,18 +205,8 @@ class Digester:
 
     def _strided(self, tensor: torch.Tensor) -> Optional[Sum]:
         """Row by row along the dimension whose elements lie together."""
-        last = next((d for d in range(tensor.dim() - 1, -1, -1)
-                     if tensor.stride(d) == 1 and tensor.size(d) > 1), None)
-        if last is None or tensor.nbytes > _CHUNK:
-            return None
-        rows = tensor.movedim(last, -1)
-        itemsize = tensor.element_size()
-        steps = [itemsize * s for s in (rows.size(-1), rows.storage_offset(),
-                                        *rows.stride()[:-1])]
-        for size, integer in _INTEGERS:
-            if size >= itemsize and not any(step % size for step in steps):
-                return self._lines(rows.view(integer))
-        return None
+        rows = _words(tensor) if tensor.nbytes <= _CHUNK else None
+        return None if rows is None else self._lines(rows)
 
     def _lines(self, rows: torch.Tensor) -> int:
         """The digest of the sums along the last dimension."""

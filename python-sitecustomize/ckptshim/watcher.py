@@ -53,7 +53,7 @@ class Watcher:
     def proven(self, frame: "Frame", reason: Optional[str], detail: str) -> None:
         """A proof's outcome; reason None: every bit agreed."""
 
-    def mismatch(self, frame: "Frame", detail: str) -> None:
+    def mismatch(self, call: "Call", detail: str) -> None:
         """A trusted block's recompute differed; raise to end the job."""
 
     def digest_stride(self, frame: "Frame") -> Optional[int]:

@@ -66,7 +66,7 @@ class Recorder(Watcher):
     def recompute_begins(self, frame: Any) -> None:
         self.refills += 1
 
-    def mismatch(self, frame: Any, detail: str) -> None:
+    def mismatch(self, call: Any, detail: str) -> None:
         raise MismatchError(detail)
 
     def digest_stride(self, frame: Any) -> Optional[int]:

@@ -1,0 +1,86 @@
+"""Originals on a CUDA device that wait for their proof in pinned host memory.
+
+Copies are queued on the current stream; the caching allocator reuses the
+device's memory in the order of that stream, so nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import torch
+
+from . import tensors
+
+
+class HostTensor:
+    """One tensor whose storage is in host memory."""
+
+    __slots__ = ("storage", "_host", "_like")
+
+    def __init__(self, host: "_Host", tensor: torch.Tensor) -> None:
+        self.storage = host
+        self._host = host
+        self._like = (tensor.dtype, tensor.storage_offset(), tensor.shape,
+                      tensor.stride(), tensor.is_conj(), tensor.is_neg())
+
+    def look(self) -> torch.Tensor:
+        """The tensor, for a comparison."""
+        return self.restore({})
+
+    def restore(self, storages: dict[Any, torch.Tensor]) -> torch.Tensor:
+        """The tensor on its device; storages is shared between calls."""
+        flat = storages.get(self._host)
+        if flat is None:
+            flat = self._host.data.to(self._host.device, non_blocking=True)
+            storages[self._host] = flat
+        dtype, offset, shape, stride, conj, neg = self._like
+        with torch.no_grad():
+            made = torch.empty(0, dtype=dtype, device=self._host.device)
+            made.set_(flat.untyped_storage(), offset, shape, stride)
+            made = torch._conj(made) if conj else made
+            return torch._neg_view(made) if neg else made
+
+
+class _Host:
+    """One storage's bytes."""
+
+    __slots__ = ("data", "device", "size", "_spill")
+
+    def __init__(self, spill: "HostSpill", tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self.device = tensor.device
+        self.size = storage.nbytes()
+        self._spill = spill
+        with torch.no_grad():
+            view = torch.empty(0, dtype=torch.uint8, device=self.device)
+            view.set_(storage, 0, (self.size,), (1,))
+            self.data = torch.empty(self.size, dtype=torch.uint8, pin_memory=True)
+            self.data.copy_(view, non_blocking=True)
+        spill.used += self.size
+
+    def __del__(self) -> None:
+        self._spill.used -= self.size
+
+
+class HostSpill:
+    """Bounded: at most ``limit`` bytes at any time."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+
+    def write(self, originals: Sequence[torch.Tensor]) -> Optional[list[HostTensor]]:
+        """Copy the storages of tensors to the host; None: keep them."""
+        sizes = {tensors.address(t): t.untyped_storage().nbytes() for t in originals}
+        if not originals or self.used + sum(sizes.values()) > self._limit:
+            return None
+        hosts: dict[int, _Host] = {}
+        try:
+            for tensor in originals:
+                where = tensors.address(tensor)
+                if where not in hosts:
+                    hosts[where] = _Host(self, tensor)
+        except RuntimeError:            # no host memory can be pinned
+            return None
+        return [HostTensor(hosts[tensors.address(t)], t) for t in originals]
