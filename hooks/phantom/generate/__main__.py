@@ -35,6 +35,13 @@ def arguments() -> argparse.Namespace:
         metavar="FILE",
         help="libraries beside torch's own that link NVIDIA's",
     )
+    parser.add_argument(
+        "--tables",
+        type=Path,
+        default=tables.FUNCTIONS,
+        metavar="DIR",
+        help="other tables than those of functions/",
+    )
     return parser.parse_args()
 
 
@@ -55,11 +62,11 @@ def make(chosen: argparse.Namespace) -> int:
     torch = torch_libraries.find()
     files = [*torch.files(), *chosen.also]
     folder = chosen.out.resolve() / f"torch-{torch.version}"
-    libraries = torch_libraries.libraries(files, tables.read_all())
+    libraries = torch_libraries.libraries(files, tables.read_all(chosen.tables))
     if chosen.strict and any(library.unreviewed for library in libraries):
         report(libraries)
         return 1
-    wanted = build.stamp(torch, files)
+    wanted = build.stamp(torch, files, chosen.tables)
     if not build.current(folder, wanted):
         report(libraries)
         build.build(folder, torch, libraries, wanted, chosen.werror)

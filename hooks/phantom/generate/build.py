@@ -115,13 +115,13 @@ def version_script(library: Library) -> str:
     return "\n".join(lines) + "\n" if lines else "{ local: *; };\n"
 
 
-def stamp(torch: Torch, files: Iterable[Path]) -> str:
+def stamp(torch: Torch, files: Iterable[Path], tables: Path) -> str:
     """Changes with everything that the phantom is made from."""
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.rglob("*")):
-        if path.suffix in (".c", ".h", ".txt", ".py"):
-            digest.update(str(path.relative_to(SOURCES)).encode())
-            digest.update(path.read_bytes())
+    sources = [p for p in SOURCES.rglob("*") if p.suffix in (".c", ".h", ".py")]
+    for path in sorted([*sources, *tables.glob("*.txt"), *AGENT.glob("units.*")]):
+        digest.update(str(path).encode())
+        digest.update(path.read_bytes())
     for path in files:
         status = path.stat()
         digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
