@@ -44,8 +44,8 @@ void report(void *memory, int64_t bytes, size_t allocated, size_t reserved,
 {
 	void (*original)(void *, int64_t, size_t, size_t, uint16_t);
 
-	*(void **)&original =
-		dlsym(dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD), REPORT);
+	*(void **)&original = dlsym(dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD),
+				    REPORT);
 	if ((device & 0xff) == 1) {
 		counts.reports++;
 		counts.reported_bytes += bytes;

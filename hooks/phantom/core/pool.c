@@ -51,18 +51,31 @@ static void raise_high(struct phantom_pool_state *state)
 		state->reserved_high = state->reserved;
 }
 
+/* The pool then has `reserved` bytes of the device. */
+static int grow(int device, uint64_t reserved)
+{
+	struct phantom_pool_state *state = &pools[device].state;
+	int status;
+
+	if (reserved <= state->reserved)
+		return 0;
+	status = device_charge(device, reserved - state->reserved);
+	if (!status)
+		state->reserved = reserved;
+	return status;
+}
+
+/* A step more, or what is just needed where that is all there is. */
 static int take(int device, uint64_t bytes)
 {
 	struct phantom_pool_state *state = &pools[device].state;
-	uint64_t reserved = round_up(state->used + bytes, STEP);
-	int status = 0;
+	int status = grow(device, round_up(state->used + bytes, STEP));
 
-	if (reserved > state->reserved) {
-		status = device_charge(device, reserved - state->reserved);
-		if (status)
-			return status;
-		state->reserved = reserved;
-	}
+	if (status == -ENOMEM)
+		status = grow(device,
+			      round_up(state->used + bytes, PHANTOM_GRAIN));
+	if (status)
+		return status;
 	state->used += bytes;
 	raise_high(state);
 	return 0;

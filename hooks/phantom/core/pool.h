@@ -2,8 +2,9 @@
  * The device's default memory pool, as cudaMallocAsync uses it.
  *
  * A pool takes memory from its device in steps of 32 MiB and gives pieces of
- * 512 bytes and more out of it. Pieces are never fragmented in these books:
- * what the pool holds is what is used, rounded up, or what it was told to keep.
+ * 512 bytes and more out of it; when less than a step is left, it takes just
+ * what is needed. Pieces are never fragmented in these books: what the pool holds
+ * is what is used, rounded up, or what it was told to keep.
  */
 #ifndef PHANTOM_POOL_H
 #define PHANTOM_POOL_H
