@@ -3,6 +3,7 @@
 #   need_packages          Debian and Ubuntu packages for building and testing
 #   need_python LEVEL      sets PYTHON; LEVEL is run or test
 #   need_venv LEVEL        the same in $VENV, also for new and old (other torches)
+#   need_phantom_venv LEVEL  the same in $VENV-LEVEL: phantom or phantom-12
 #   need_build DIR ARGS…   configures (with ARGS) and builds in DIR
 #
 # CKPT_VENV names the virtual environment (.venv of the checkout by default),
@@ -95,7 +96,7 @@ need_packages() {
 requirements() { # LEVEL
 	case $1 in
 	run | test) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
-	test | new | old) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
+	test | new | old | phantom*) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
 	esac
 }
 
@@ -145,10 +146,17 @@ need_venv() { # LEVEL
 	fi
 	[ -x "$PYTHON" ] || quiet "making a virtual environment in $VENV" \
 		"$(mktemp -t ckpt-venv.XXXXXX)" python3 -m venv "$VENV" || exit 1
-	"$PYTHON" -c 'import torch' 2>/dev/null || warn_of_cuda
+	[[ $1 = phantom* ]] || "$PYTHON" -c 'import torch' 2>/dev/null || warn_of_cuda
 	quiet "installing Python packages (torch first of all)" \
 		"$VENV/pip.log" fill_venv "$1" || exit 1
 	requirements "$1" | xargs cat >"$VENV/ckpt-requirements.$1"
+}
+
+# A torch with CUDA, and nothing of NVIDIA's: the pins are complete, and nothing
+# that they require is installed with them.
+need_phantom_venv() { # LEVEL
+	VENV=$VENV-$1
+	CKPT_PIP_ARGS="${CKPT_PIP_ARGS:-} --no-deps" need_venv "$1"
 }
 
 need_python() { # LEVEL
