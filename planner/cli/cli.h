@@ -25,6 +25,7 @@ struct cli_command {
 };
 
 int cli_run(const struct cli_command *command, int argc, char **argv);
+int cli_rehearse(const struct cli_command *command, int argc, char **argv);
 int cli_plan(const struct cli_command *command, int argc, char **argv);
 int cli_validate(const struct cli_command *command, int argc, char **argv);
 int cli_report(const struct cli_command *command, int argc, char **argv);

@@ -64,6 +64,24 @@ char *locate_library(const char *name)
 	return found;
 }
 
+/* A build folder has a link to the shim in the sources. */
+char *locate_data(const char *name)
+{
+	char *command = locate_command(), *found;
+	char way[PATH_MAX];
+
+	if (!command)
+		return NULL;
+	*strrchr(command, '/') = '\0';
+	found = if_readable(command, "python-sitecustomize/..", name);
+	if (!found) {
+		way_between(BINDIR, DATADIR, way, sizeof(way));
+		found = if_readable(command, way, name);
+	}
+	free(command);
+	return found;
+}
+
 char *locate_on_path(const char *name)
 {
 	const char *path = getenv("PATH");

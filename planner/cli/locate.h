@@ -9,6 +9,12 @@
 /* The absolute path of a library, malloc'ed; NULL if there is none. */
 char *locate_library(const char *name);
 
+/*
+ * The absolute path of a file or folder of the project's data, given by its
+ * way from the root of the sources, malloc'ed; NULL if there is none.
+ */
+char *locate_data(const char *name);
+
 /* The absolute path of this command, malloc'ed; NULL without /proc. */
 char *locate_command(void);
 

@@ -14,6 +14,24 @@ static const struct cli_command commands[] = {
 	  "126 "
 	  "when it could not be\nstarted.\n",
 	  cli_run },
+	{ "rehearse", "[OPTION]... [--] COMMAND [ARGUMENT]...",
+	  "try a CUDA job on a device that is not there",
+	  "Runs a job on a phantom of a GPU, on a machine that needs none, and "
+	  "says what\nmemory it will take, whether it fits and which plan makes "
+	  "it fit. The job is ended\nafter a few iterations; no value that it "
+	  "computes is real.\n\n"
+	  "      --device NAME             the GPU, A100-40G if not said; an "
+	  "unknown name lists all\n"
+	  "      --count N                 of them, 1 to 16 (1)\n"
+	  "      --iterations N            under the plan, before the job is "
+	  "ended (3)\n"
+	  "      --budget SIZE             hold this (all of the GPU's memory)\n"
+	  "      --out DIR                 for the run's files (a new folder)\n"
+	  "      --python PATH             whose torch it is, where COMMAND is no "
+	  "Python\n"
+	  "\nNeeds a torch with CUDA and gcc. Exit status: 0; 1 when the job "
+	  "ended too early to\nsay anything; 2 for bad arguments; or the job's.\n",
+	  cli_rehearse },
 	{ "plan",
 	  "PROFILE (--budget SIZE | --activation-budget SIZE | --saving "
 	  "FRACTION)",

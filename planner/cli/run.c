@@ -8,7 +8,7 @@
 
 #include "cli.h"
 #include "config.h"
-#include "locate.h"
+#include "preload.h"
 
 /* One flag for each variable, in the order of the settings. */
 static const struct flag {
@@ -124,37 +124,6 @@ static int set_variables(void)
 	return 0;
 }
 
-/* The library goes before what is preloaded already, once. */
-static int set_preload(const struct cli_command *command)
-{
-	char *library = locate_library("libckptagent.so");
-	const char *before = getenv("LD_PRELOAD");
-	char *value = NULL;
-	int failed;
-
-	if (!library)
-		return cli_fault(command, "libckptagent.so is neither beside "
-					  "this command nor in its prefix");
-	if (strpbrk(library, " :")) {
-		cli_fault(command,
-			  "%s: LD_PRELOAD cannot name a path with a "
-			  "space or a colon",
-			  library);
-		free(library);
-		return CLI_USAGE;
-	}
-	if (!before || !*before)
-		failed = setenv("LD_PRELOAD", library, 1);
-	else if (strstr(before, library))
-		failed = 0;
-	else
-		failed = asprintf(&value, "%s:%s", library, before) < 0 ||
-			 setenv("LD_PRELOAD", value, 1);
-	free(value);
-	free(library);
-	return failed ? cli_fault(command, "out of memory") : CLI_OK;
-}
-
 int cli_run(const struct cli_command *command, int argc, char **argv)
 {
 	int status = read_flags(command, argc, argv);
@@ -165,11 +134,8 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
 		return status < 0 ? CLI_OK : status;
 	if (set_variables() < 0)
 		return cli_fault(command, "out of memory");
-	status = set_preload(command);
+	status = preload(command, NULL);
 	if (status)
 		return status;
-	execvp(argv[optind], argv + optind);
-	status = errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_EXECUTABLE;
-	cli_fault(command, "%s: %s", argv[optind], strerror(errno));
-	return status;
+	return preload_exec(command, argv + optind);
 }

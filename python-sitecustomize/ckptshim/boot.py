@@ -9,7 +9,7 @@ from typing import Optional
 
 import torch
 
-from . import discover
+from . import device, discover
 from .bridge import Agent, Planner
 from .controller import Controller
 from .events import Events
@@ -31,6 +31,12 @@ class Session:
         self.roots = Roots(self.controller, Patches(torch.compiler.is_compiling))
         self.report = Report(self.controller)
         self.controller.learned = self.report.after_iteration
+        if settings.rehearse:
+            from .rehearsal import Rehearsal
+
+            self.controller.learned = Rehearsal(
+                self.controller, settings.rehearse, settings.out,
+                self.report.write).after_iteration
 
     def start(self) -> None:
         """Begin to watch; write at exit; start afresh in forked children."""
@@ -55,6 +61,10 @@ def start(library: str) -> None:
         agent.log("warning", f"standing down: {why}")
         return
     settings = Settings(agent)
+    if settings.rehearse and not device.is_phantom():
+        agent.log("error", "CKPT_REHEARSE is for the phantom device, which is not "
+                           "loaded (see ckptagent rehearse)")
+        return
     if settings.budget in ("unset", "") and not settings.out and not settings.plan:
         return
     try:

@@ -60,6 +60,7 @@ class Controller(Watcher):
         self.stepped = False            # Optimizer.step was called
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
+        self.planned = False            # the last iteration followed a plan
         self.overhead = 0               # of what was taken over tensor memory
         self.growth = 0                 # largest growth of a block seen so far
         self.local = threading.local()
@@ -234,6 +235,8 @@ class Controller(Watcher):
     def _relieve(self, current: Iteration, margin: int) -> None:
         """Spill held frames, oldest first, while memory is short."""
         limit = self.settings.limit
+        if self.frames.proofs.unreal:   # there is no memory to run short of
+            return
         while current.unproven and self.device.live() + margin > limit:
             frame = current.unproven.pop(0)()
             if frame is not None:
@@ -243,7 +246,7 @@ class Controller(Watcher):
         current = self.current
         if current is not None:
             current.backward = True
-            if frame.state == PROVE and \
+            if frame.state == PROVE and not self.frames.proofs.unreal and \
                     self.device.live() + self.growth > self.settings.limit:
                 current.spilled += self.frames.proofs.spill(frame)
         self.agent.mark("B", frame.call.index)
@@ -331,7 +334,8 @@ class Controller(Watcher):
         current.shapes, current.size = signature.shapes, signature.size
         current.tape = tape
         current.stamp = None if self.stepped else stamp(module)
-        self.frames.clock.profiling = mode in ("prove", "tape")
+        self.frames.clock.profiling = (mode in ("prove", "tape")
+                                       and not self.frames.proofs.unreal)
         if mode == "tape":
             self.device.give_back()
             self.agent.tape_begin(self.device.index)
@@ -396,6 +400,7 @@ class Controller(Watcher):
 
     def _finish(self) -> None:
         current, self.current = self.current, None
+        self.planned = current is not None and current.mode == "planned"
         if current is None:
             self._count(self.device.taken_peak())   # its root could not be watched
             self.device.reset()

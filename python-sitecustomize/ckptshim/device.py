@@ -59,6 +59,22 @@ class Device:
             with torch.cuda.device(self.cuda):
                 torch.cuda.empty_cache()
 
+    def outside(self) -> int:
+        """What others than torch's allocator took from the CUDA device."""
+        return 0 if self.cuda is None else int(self._agent.outside(self.cuda))
+
+    def available(self) -> int:
+        """All that this process could take from the CUDA device (on a real one, the
+        context's share is not known and in it).
+        """
+        if self.cuda is None:
+            return 0
+        if not is_phantom():
+            return self.memory()
+        room = ctypes.CDLL(None).phantom_room
+        room.restype = ctypes.c_uint64
+        return int(room())
+
     def memory(self) -> int:
         """All of the CUDA device's memory; 0 for the CPU."""
         if self.cuda is None:

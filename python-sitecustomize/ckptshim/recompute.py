@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
@@ -11,6 +11,9 @@ from .frame import Frame
 from .mute import mute
 from .stack import room
 from .sums import LARGE, Digester, Sum, identity
+
+if TYPE_CHECKING:
+    from .blocks import Call
 
 _push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
 _pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
@@ -21,6 +24,11 @@ class Stop(BaseException):
 
     Where all that is saved is small it costs more than what is left to do.
     """
+
+
+def wrap(call: "Call", function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is run in a forward's place; a rehearsal sets another."""
+    return function
 
 
 def recompute(frame: Frame, last: int, digester: Digester,
@@ -56,7 +64,7 @@ def recompute(frame: Frame, last: int, digester: Digester,
         _push_hooks(pack, _as_is)
         try:
             with room, mute():
-                note.call(frame.original, module)
+                note.call(wrap(frame.call, frame.original), module)
         except (Stop, Exception):
             # A scripted child turns Stop into an exception of its own.
             if len(values) <= last:

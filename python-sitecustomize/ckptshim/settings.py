@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class Settings:
         minimum: the budget is ``min``.
         budgeted: the budget is a number of bytes or ``min``.
         measure_only: no budget, or ``max``, and no plan file: nothing is dropped.
+        rehearse: iterations under the plan that a rehearsal runs; 0: it is none.
         must_plan: a plan is made even if the first iteration fits.
     """
 
@@ -42,6 +44,8 @@ class Settings:
         self.on_mismatch = agent.setting("on_mismatch") or "raise"
         self.spill = agent.setting("spill") or "/var/tmp"
         self.out = agent.setting("out")
+        text = os.environ.get("CKPT_REHEARSE", "")      # set by ckptagent rehearse
+        self.rehearse = int(text) if text.isdigit() else 0
 
     def on_device(self, memory: int) -> None:
         """The job trains on a device with so many bytes of memory of its own."""

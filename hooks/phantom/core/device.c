@@ -26,18 +26,25 @@ int phantom_set_device(int device)
 	return 0;
 }
 
-static uint64_t free_bytes(int device)
+uint64_t phantom_room(void)
 {
 	const struct phantom_settings *settings = phantom_settings();
 
-	return settings->memory_bytes - settings->context_bytes - taken[device];
+	return settings->memory_bytes - settings->context_bytes;
+}
+
+static uint64_t free_bytes(int device)
+{
+	uint64_t room = phantom_room();
+
+	return taken[device] < room ? room - taken[device] : 0;
 }
 
 int device_charge(int device, uint64_t bytes)
 {
 	if (!phantom_device_exists(device))
 		return -ENODEV;
-	if (bytes > free_bytes(device))
+	if (bytes > free_bytes(device) && !phantom_settings()->overcommit)
 		return -ENOMEM;
 	taken[device] += bytes;
 	return 0;

@@ -22,6 +22,9 @@ PHANTOM_API bool phantom_device_exists(int device);
 int device_charge(int device, uint64_t bytes);
 void device_discharge(int device, uint64_t bytes);
 
+/* What a process can take from any device: its memory less the context's. */
+PHANTOM_API uint64_t phantom_room(void);
+
 /* What a program could still get: total less context less taken. */
 PHANTOM_API uint64_t phantom_free_bytes(int device);
 

@@ -114,6 +114,12 @@ static bool read_flag(const char *variable, const char *value, bool *flag)
 	return true;
 }
 
+static bool read_overcommit(const char *value)
+{
+	return read_flag("CKPT_PHANTOM_OVERCOMMIT", value,
+			 &settings.overcommit);
+}
+
 static bool read_strict(const char *value)
 {
 	return read_flag("CKPT_PHANTOM_STRICT", value, &settings.strict);
@@ -137,6 +143,7 @@ static const struct {
 	{ "CKPT_PHANTOM_CAPABILITY", NULL, read_capability },
 	{ "CKPT_PHANTOM_CONTEXT", "512M", read_context },
 	{ "CKPT_PHANTOM_COPY_MAX", "1M", read_copy_max },
+	{ "CKPT_PHANTOM_OVERCOMMIT", "0", read_overcommit },
 	{ "CKPT_PHANTOM_STRICT", "0", read_strict },
 	{ "CKPT_PHANTOM_TRACE", "0", read_trace },
 };

@@ -8,6 +8,7 @@
  *   CKPT_PHANTOM_CAPABILITY  its compute capability, such as 9.0
  *   CKPT_PHANTOM_CONTEXT     what a context takes from it; 512M if unset
  *   CKPT_PHANTOM_COPY_MAX    longer copies to a device are not made; 1M
+ *   CKPT_PHANTOM_OVERCOMMIT  1: more than its memory can be taken from a device
  *   CKPT_PHANTOM_STRICT      1: a function that nobody reviewed ends the job
  *   CKPT_PHANTOM_TRACE       1: calls of library functions, counted, at exit
  *   CUDA_VISIBLE_DEVICES     as the CUDA runtime reads it: ordinals and UUIDs
@@ -36,7 +37,7 @@ struct phantom_settings {
 	uint64_t memory_bytes;
 	uint64_t context_bytes;
 	uint64_t copy_max_bytes;
-	bool strict, trace;
+	bool overcommit, strict, trace;
 	int physical_count;
 	int count;			   /* visible devices */
 	int physical[PHANTOM_DEVICES_MAX]; /* of each visible one */

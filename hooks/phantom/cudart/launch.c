@@ -112,6 +112,18 @@ PHANTOM_API cudaError_t __cudaLaunchKernel(void *kernel, dim3 grid, dim3 block,
 	return launch(grid, block, shared_bytes, stream);
 }
 
+/*
+ * The kernels that a device of this capability would take from torch: its
+ * wheels hold none for 8.7 and 8.9, which run those for 8.6. CUB refuses a
+ * version that it was not built for.
+ */
+static int code_version(const struct phantom_model *model)
+{
+	int version = 10 * model->major + model->minor;
+
+	return version > 86 && version < 90 ? 86 : version;
+}
+
 /* No kernel is looked at: each is said to use 32 registers and nothing else. */
 PHANTOM_API cudaError_t cudaFuncGetAttributes(
 	struct cudaFuncAttributes *attributes, const void *function)
@@ -124,7 +136,7 @@ PHANTOM_API cudaError_t cudaFuncGetAttributes(
 		return cudart_fail(cudaErrorNoDevice);
 	attributes->maxThreadsPerBlock = THREADS_MAX;
 	attributes->numRegs = 32;
-	attributes->ptxVersion = 10 * model->major + model->minor;
+	attributes->ptxVersion = code_version(model);
 	attributes->binaryVersion = attributes->ptxVersion;
 	attributes->maxDynamicSharedSizeBytes = 48 << 10;
 	attributes->preferredShmemCarveout = -1;

@@ -1,0 +1,137 @@
+"""A rehearsal: a job on the phantom device, to learn what it will need.
+
+Two iterations are only measured. Then blocks are learned as ever, except that
+no value is compared (none is real) and that what a block costs is counted. Some
+iterations under the plan later, the job is ended and the findings are written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Callable
+
+import torch
+
+from . import recompute
+from .counting import Cost, Rates, counted
+from .units import size
+
+if TYPE_CHECKING:
+    from .blocks import Call
+    from .controller import Controller
+
+_PLAIN = 2          # iterations without a plan: the second has optimizer state
+_MOST = 16          # iterations that a plan may take
+
+
+class Rehearsal:
+    """Watches one process of a rehearsed job.
+
+    Args:
+        iterations: how many to run under the plan.
+        folder: where rehearsal.PID.txt goes.
+        write: writes the run's files.
+    """
+
+    def __init__(self, controller: "Controller", iterations: int, folder: str,
+                 write: Callable[[], None]) -> None:
+        self._controller = controller
+        self._iterations = iterations
+        self._folder = folder
+        self._write = write
+        self._costs: dict["Call", Cost] = {}
+        self._plain = (0, 0, 0)
+        self._planned = 0
+        settings = controller.settings
+        settings.measure_only = True
+        settings.must_plan = True
+        settings.proof = "first"
+        recompute.wrap = self._count
+
+    def _count(self, call: "Call", function: Callable[..., Any]) -> Callable[..., Any]:
+        """Count a recompute, instead of timing it."""
+        def enter(cost: Cost) -> None:
+            self._costs[call] = cost
+            call.forward_ms = call.recompute_ms = self._rates().ms(cost)
+        return counted(function, enter)
+
+    def _rates(self) -> Rates:
+        cuda = self._controller.device.cuda
+        return Rates.of(0 if cuda is None else cuda)
+
+    def after_iteration(self) -> None:
+        """Go on, or end the job."""
+        c = self._controller
+        if c.iterations == _PLAIN:
+            self._measured()
+        tape = c.latest_tape
+        if tape is not None and tape.plan and c.planned:
+            self._planned += 1
+        if self._planned >= self._iterations or c.broken \
+                or c.iterations >= _MOST + self._iterations:
+            self._end()
+
+    def _measured(self) -> None:
+        """The plain iterations are over: from here on as with a budget."""
+        c = self._controller
+        device = c.device
+        self._plain = (device.peak(), device.taken_peak(), device.outside())
+        settings = c.settings
+        settings.measure_only = False
+        if not settings.budget.isdigit():
+            settings.budgeted = True
+            settings.limit = device.available()
+
+    def _end(self) -> None:
+        self._write()
+        path = os.path.join(self._folder, f"rehearsal.{os.getpid()}.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(self.lines()) + "\n")
+        sys.stdout.flush()
+        if threading.current_thread() is not threading.main_thread():
+            os._exit(0)
+        raise SystemExit(0)
+
+    def lines(self) -> list[str]:
+        """The findings."""
+        c = self._controller
+        device, budget = c.device, c.settings.limit
+        allocated, taken, outside = self._plain
+        name = "CPU" if device.cuda is None else torch.cuda.get_device_name(device.cuda)
+        fits = taken <= budget
+        lines = [
+            f"{name}, rank {os.environ.get('RANK', '0')}: {size(device.memory())}, of "
+            f"which {size(budget)} for this job",
+            f"  without a plan     tensors {size(allocated)}, taken from the device "
+            f"{size(taken)} (by others than torch {size(outside)}): "
+            + ("it fits" if fits else "it does NOT fit")]
+        tape = c.latest_tape
+        if tape is None or not tape.plan:
+            events = [e["detail"] for e in c.events.list[-3:]]
+            why = "; ".join(map(str, events)) or "no block could be recomputed"
+            return [*lines, f"  no plan was made: {why}"]
+        floor = tape.plan["floor_bytes"] + tape.last_base - tape.plan_base
+        lines.append(f"  lowest peak        tensors {size(floor)}, every block "
+                     "recomputed where that helps")
+        held = c.last_peak <= budget
+        lines.append(
+            f"  under the plan     tensors {size(tape.predicted(tape.last_base))}, "
+            f"taken from the device {size(c.last_peak)}: "
+            + ("it fits" if held else "it does NOT fit"))
+        return lines + self._cost_lines(tape)
+
+    def _cost_lines(self, tape: Any) -> list[str]:
+        every = [self._costs.get(call, Cost(0, 0, 0)) for call in tape.calls]
+        chosen = [self._costs.get(call, Cost(0, 0, 0)) for call in tape.recompute]
+        flops, all_flops = (sum(c.flops for c in some) for some in (chosen, every))
+        moved = sum(c.bytes for c in chosen)
+        rates = self._rates()
+        ms = sum(rates.ms(cost) for cost in chosen)
+        share = 100 * flops / all_flops if all_flops else 0.0
+        return [
+            f"  recomputed         {len(tape.recompute)} of {len(tape.calls)} blocks: "
+            f"{flops / 1e12:.3f} TFLOP, {size(moved)} read and written an iteration",
+            f"                     ({share:.0f} % of all blocks' forwards), at least "
+            f"{ms:.1f} ms at this device's peak rates"]
