@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import device, plain, tensors
+from . import device, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
@@ -28,6 +28,9 @@ from .probe import Look
 from .settings import Settings
 from .spill import Spill
 from .watcher import Watcher
+
+if TYPE_CHECKING:
+    from .counting import Costs
 
 _CALLS = 4096           # of one block in an iteration; more are plain
 _KINDS = 32             # remembered
@@ -61,6 +64,7 @@ class Controller(Watcher):
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
         self.planned = False            # the last iteration followed a plan
+        self.costs: Optional[Costs] = None      # on a phantom device
         self.overhead = 0               # of what was taken over tensor memory
         self.growth = 0                 # largest growth of a block seen so far
         self.local = threading.local()
@@ -102,6 +106,15 @@ class Controller(Watcher):
         if clock.cuda:
             self.settings.on_device(found.memory())
             self.frames.proofs.unreal = device.is_phantom()
+            if device.is_phantom():
+                self._count_costs(found.cuda or 0)
+
+    def _count_costs(self, cuda: int) -> None:
+        """Nothing takes its real time there."""
+        from .counting import Costs
+
+        self.costs = Costs(cuda)
+        recompute.wrap = self.costs.wrap
 
     def block_forward(self, block: Block, original: Any, module: torch.nn.Module,
                       args: Any, kwargs: Any) -> Any:
@@ -338,6 +351,7 @@ class Controller(Watcher):
                                        and not self.frames.proofs.unreal)
         if mode == "tape":
             self.device.give_back()
+            self.device.reset()
             self.agent.tape_begin(self.device.index)
         return current
 

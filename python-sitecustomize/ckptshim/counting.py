@@ -7,13 +7,16 @@ device's peak rates: a lower bound that orders blocks well, no forecast.
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from .tensors import tensors_in
+
+if TYPE_CHECKING:
+    from .blocks import Call
 
 # FLOPs a clock and multiprocessor by compute capability: dense half precision
 # with 32-bit sums on tensor cores, and 32-bit without (NVIDIA's architecture
@@ -90,14 +93,25 @@ class Counter(_Mode):  # type: ignore[misc]
         return out
 
 
-def counted(function: Callable[..., Any],
-            enter: Callable[[Cost], None]) -> Callable[..., Any]:
-    """A function that enters what it cost, however it ends."""
-    def run(*args: Any, **kwargs: Any) -> Any:
-        counter = Counter()
-        try:
-            with counter:
-                return function(*args, **kwargs)
-        finally:
-            enter(counter.cost)
-    return run
+class Costs:
+    """What the blocks' calls cost, as far as they were recomputed."""
+
+    def __init__(self, cuda: int) -> None:
+        self.rates = Rates.of(cuda)
+        self._costs: dict["Call", Cost] = {}
+
+    def of(self, call: "Call") -> Cost:
+        """Of one call; nothing if it was never counted."""
+        return self._costs.get(call, Cost(0, 0, 0))
+
+    def wrap(self, call: "Call", function: Callable[..., Any]) -> Callable[..., Any]:
+        """A recompute of call that is counted, instead of timed."""
+        def run(*args: Any, **kwargs: Any) -> Any:
+            counter = Counter()
+            try:
+                with counter:
+                    return function(*args, **kwargs)
+            finally:
+                self._costs[call] = counter.cost
+                call.forward_ms = call.recompute_ms = self.rates.ms(counter.cost)
+        return run

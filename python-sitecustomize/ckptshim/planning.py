@@ -88,6 +88,10 @@ class Planning:
             request["planner"] = "no_checkpoint"
         try:
             plan = self._planner.solve(profile, request)
+            floor = plan["floor_bytes"]
+            if not plan["feasible"] and floor <= settings.limit and tape.margin:
+                request["value"] = floor        # less than the margin can be left
+                plan = self._planner.solve(profile, request)
         except PlanError as error:
             self._stand_down(str(error), iteration)
             return False

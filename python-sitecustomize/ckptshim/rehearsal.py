@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from . import recompute
-from .counting import Cost, Rates, counted
 from .units import size
 
 if TYPE_CHECKING:
-    from .blocks import Call
     from .controller import Controller
 
 _PLAIN = 2          # iterations without a plan: the second has optimizer state
@@ -41,25 +38,12 @@ class Rehearsal:
         self._iterations = iterations
         self._folder = folder
         self._write = write
-        self._costs: dict["Call", Cost] = {}
         self._plain = (0, 0, 0)
         self._planned = 0
         settings = controller.settings
         settings.measure_only = True
         settings.must_plan = True
         settings.proof = "first"
-        recompute.wrap = self._count
-
-    def _count(self, call: "Call", function: Callable[..., Any]) -> Callable[..., Any]:
-        """Count a recompute, instead of timing it."""
-        def enter(cost: Cost) -> None:
-            self._costs[call] = cost
-            call.forward_ms = call.recompute_ms = self._rates().ms(cost)
-        return counted(function, enter)
-
-    def _rates(self) -> Rates:
-        cuda = self._controller.device.cuda
-        return Rates.of(0 if cuda is None else cuda)
 
     def after_iteration(self) -> None:
         """Go on, or end the job."""
@@ -123,12 +107,13 @@ class Rehearsal:
         return lines + self._cost_lines(tape)
 
     def _cost_lines(self, tape: Any) -> list[str]:
-        every = [self._costs.get(call, Cost(0, 0, 0)) for call in tape.calls]
-        chosen = [self._costs.get(call, Cost(0, 0, 0)) for call in tape.recompute]
+        costs = self._controller.costs
+        assert costs is not None
+        every = [costs.of(call) for call in tape.calls]
+        chosen = [costs.of(call) for call in tape.recompute]
         flops, all_flops = (sum(c.flops for c in some) for some in (chosen, every))
         moved = sum(c.bytes for c in chosen)
-        rates = self._rates()
-        ms = sum(rates.ms(cost) for cost in chosen)
+        ms = sum(map(costs.rates.ms, chosen))
         share = 100 * flops / all_flops if all_flops else 0.0
         return [
             f"  recomputed         {len(tape.recompute)} of {len(tape.calls)} blocks: "
