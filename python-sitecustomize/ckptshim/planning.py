@@ -26,6 +26,7 @@ _IDLE = 0.01        # of the budget: less is no cause to plan anew
 # What is left to a caching allocator, as a share of tensor memory: what it took
 # in an iteration before and some more, since another plan fragments otherwise.
 _MORE = 1.25
+_SPARE = 0.03       # of the budget, left besides when a plan is made anew
 _OVERHEAD_LEAST, _OVERHEAD_MOST = 0.03, 0.3
 
 
@@ -205,12 +206,15 @@ class Planning:
             self._events.over_budget(iteration - 1, taken, limit)
             if self._settings.plan:
                 return
-            tape.margin += max(peak - tape.predicted(base), taken - limit)
+            predicted = tape.predicted(base)
+            # At least so much that this plan is none any more.
+            tape.margin = max(tape.margin + max(peak - predicted, taken - limit),
+                              limit - predicted + 1)
             tape.relaxed = True
             self.solve(tape, base, iteration)
         elif not tape.relaxed and tape.recompute and not self._settings.plan:
-            needed = int(max(_MORE * overhead, overhead + _IDLE * limit))
-            if tape.margin > needed + _IDLE * limit:
+            needed = int(_MORE * overhead + _SPARE * limit)
+            if tape.margin > needed + _SPARE * limit:
                 tape.relaxed = True     # the allocator needs less than was left to it
                 tape.margin = needed
                 self.solve(tape, base, iteration)

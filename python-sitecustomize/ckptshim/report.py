@@ -73,7 +73,7 @@ class Report:
         c = self._controller
         tape = c.latest_tape
         plan = tape.plan if tape is not None else {}
-        budget = int(c.settings.budget) if c.settings.budget.isdigit() else None
+        budget = c.settings.limit if c.settings.budget.isdigit() else None
         if c.settings.minimum and plan:
             budget = plan["budget_bytes"]
         feasible = plan.get("feasible", True) if plan else self._fits(budget)
