@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "boot.h"
 #include "config.h"
@@ -94,10 +95,11 @@ static void after_fork(void)
 	boot_after_fork();
 }
 
+/* A set-user-ID program must not do what its caller's variables ask for. */
 __attribute__((constructor)) static void load(void)
 {
-	config_read(&config, getenv);
-	if (config.disabled)
+	config_read(&config, secure_getenv);
+	if (config.disabled || getauxval(AT_SECURE))
 		return;
 	paths_remember();
 	open_log();

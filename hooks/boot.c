@@ -13,6 +13,7 @@
 #include "log.h"
 #include "paths.h"
 #include "python.h"
+#include "symbols.h"
 
 #define START_WAIT_MS 50
 #define FALLBACK_STACK (8 << 20)
@@ -54,7 +55,7 @@ static int64_t now_ms(void)
 /* Whether the shim has its place in this process; says why not if it is news. */
 static bool prepare(void)
 {
-	if (!python_find(&python)) {
+	if (!symbols_first() || !python_find(&python)) {
 		agent_leave();
 		return false;
 	}

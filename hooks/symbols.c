@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim_abi.h"
+
 static const struct {
 	const char *library;
 	const char *symbol;
@@ -40,22 +42,39 @@ static int same_name(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /*
- * The handle is not closed: the library must stay for as long as we forward
- * to it, and it is loaded already.
+ * A symbol of a loaded library, but never ours. The handle is not closed: the
+ * library must stay for as long as we forward to it.
  */
-static void *find(enum hook hook)
+static void *symbol_in(enum hook hook, const char *path)
 {
-	struct search search = { .name = table[hook].library };
-	void *library, *symbol;
+	void *library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+	void *symbol = library ? dlsym(library, table[hook].symbol) : NULL;
 
-	if (!dl_iterate_phdr(same_name, &search))
-		return NULL;
-	library = dlopen(search.path, RTLD_NOLOAD | RTLD_LAZY);
-	symbol = library ? dlsym(library, table[hook].symbol) : NULL;
 	return symbol == (void *)table[hook].ours ? NULL : symbol;
 }
 
-void *symbols_original(enum hook hook)
+/* Another library may stand before the original as we do: it comes first. */
+static void *find(enum hook hook, const void *caller)
+{
+	struct search search = { .name = table[hook].library };
+	void *symbol = dlsym(RTLD_NEXT, table[hook].symbol);
+	Dl_info info;
+
+	if (!symbol && dl_iterate_phdr(same_name, &search))
+		symbol = symbol_in(hook, search.path);
+	if (!symbol && dladdr(caller, &info) && info.dli_fname)
+		symbol = symbol_in(hook, info.dli_fname);
+	return symbol;
+}
+
+bool symbols_first(void)
+{
+	void *abi = dlsym(RTLD_DEFAULT, "ckptagent_abi");
+
+	return !abi || abi == (void *)ckptagent_abi;
+}
+
+void *symbols_original(enum hook hook, const void *caller)
 {
 	void *original = atomic_load_explicit(&originals[hook],
 					      memory_order_acquire);
@@ -63,7 +82,7 @@ void *symbols_original(enum hook hook)
 
 	if (original)
 		return original;
-	original = find(hook);
+	original = find(hook, caller);
 	atomic_store(&originals[hook], original);
 	errno = saved;
 	return original;
