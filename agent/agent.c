@@ -15,11 +15,17 @@
 #include "paths.h"
 #include "tape.h"
 
-#define LOG_FILE_BYTES 8192
+#define LONG_PATH_BYTES 8192
 
 static struct config config;
 static char device_memory_text[24];
-static char log_file[LOG_FILE_BYTES];
+static char log_file[LONG_PATH_BYTES];
+
+/* Paths that may be relative to where the job began; "": as given. */
+static const char *const path_settings[] = { "plan", "spill", "out" };
+#define PATH_SETTINGS (sizeof(path_settings) / sizeof(*path_settings))
+static char absolute[PATH_SETTINGS][LONG_PATH_BYTES];
+
 static _Atomic bool on;
 static _Atomic bool resolved;
 
@@ -76,6 +82,9 @@ const char *agent_setting(const char *name)
 	resolve();
 	if (!strcmp(name, "device_memory"))
 		return device_memory_text;
+	for (size_t i = 0; i < PATH_SETTINGS; i++)
+		if (!strcmp(name, path_settings[i]) && *absolute[i])
+			return absolute[i];
 	return config_value(&config, name);
 }
 
@@ -86,6 +95,18 @@ static void open_log(void)
 	if (file && !paths_absolute(log_file, sizeof(log_file), file))
 		file = log_file;
 	log_open(config.log_level, file);
+}
+
+/* A job may change its folder later. */
+static void make_paths_absolute(void)
+{
+	for (size_t i = 0; i < PATH_SETTINGS; i++) {
+		const char *value = config_value(&config, path_settings[i]);
+
+		if (*value && *value != '/' &&
+		    paths_absolute(absolute[i], LONG_PATH_BYTES, value))
+			*absolute[i] = '\0';
+	}
 }
 
 /* Other threads are gone: what they had begun must not wait for them. */
@@ -103,6 +124,7 @@ __attribute__((constructor)) static void load(void)
 		return;
 	paths_remember();
 	open_log();
+	make_paths_absolute();
 	pthread_atfork(NULL, NULL, after_fork);
 	atomic_store(&on, true);
 }

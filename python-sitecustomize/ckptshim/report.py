@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import files, interrupts
 from .blocks import Call
 from .units import size
 
@@ -46,7 +47,7 @@ class Report:
             return
         self.write()
         if controller.settings.budget not in ("unset", ""):
-            controller.agent.log("warning", self._closing_line())
+            self._say_last()
 
     def write(self) -> None:
         """Write every file; a folder that cannot be written is said once."""
@@ -54,19 +55,24 @@ class Report:
         if not folder or self._broken:
             return
         try:
-            os.makedirs(folder, exist_ok=True)
-            _write(folder, f"run.{self._pid}.json", self.document())
-            planning = self._controller.planning
-            tapes = [k.latest for k in self._controller.kinds.values()
-                     if k.latest is not None and k.latest.plan]
-            if tapes:
-                _write(folder, "profile.json", planning.document(tapes))
-                _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,
-                                             "plans": [t.plan for t in tapes]})
-        except OSError as error:
+            self._write_all(folder)
+        except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
             self._broken = True
             self._controller.agent.log(
                 "warning", f"CKPT_OUT={folder} cannot be written: {error}")
+
+    def _write_all(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        _write(folder, f"run.{self._pid}.json", self.document())
+        planning = self._controller.planning
+        tapes = [k.latest for k in self._controller.kinds.values()
+                 if k.latest is not None and k.latest.plan]
+        if tapes:
+            _write(folder, "profile.json", planning.document(tapes))
+            _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,
+                                         "plans": [t.plan for t in tapes]})
 
     def document(self) -> dict[str, Any]:
         """The content of run.PID.json, as CONTRACT.md draws it."""
@@ -93,6 +99,13 @@ class Report:
 
     def _fits(self, budget: Any) -> bool:
         return budget is None or self._controller.last_peak <= budget
+
+    def _say_last(self) -> None:
+        try:
+            line = self._closing_line()
+        except Exception as error:
+            line = f"the job's end cannot be told: {error!r}"
+        self._controller.agent.log("warning", line)
 
     def _closing_line(self) -> str:
         c = self._controller
@@ -149,7 +162,7 @@ def _call(block: "Block", call: "Call", chosen: bool) -> dict[str, Any]:
 
 
 def _write(folder: str, name: str, document: dict[str, Any]) -> None:
-    handle, path = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    handle, path = files.temporary(folder, f".{name}.")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             json.dump(document, file, indent=1)
@@ -157,5 +170,6 @@ def _write(folder: str, name: str, document: dict[str, Any]) -> None:
         os.chmod(path, _MODE)
         os.replace(path, os.path.join(folder, name))
     except BaseException:
-        os.unlink(path)
+        with contextlib.suppress(OSError):      # the folder may be gone
+            os.unlink(path)
         raise

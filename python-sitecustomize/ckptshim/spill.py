@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 from typing import Any, Callable, Optional, Sequence
 
 import torch
 
-from . import tensors
+from . import files, tensors
 
 _MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"}
 _CHUNK = 1 << 26
@@ -179,8 +178,7 @@ class Spill:
                 kind = file_system(self._folder)
                 if kind in _MEMORY_FILE_SYSTEMS:
                     raise OSError(f"it is on a memory file system ({kind})")
-                self._file, path = tempfile.mkstemp(prefix="ckptagent-",
-                                                    dir=self._folder)
+                self._file, path = files.temporary(self._folder, "ckptagent-")
                 os.unlink(path)
             except OSError as error:
                 self._give_up(str(error))

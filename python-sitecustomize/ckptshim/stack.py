@@ -40,4 +40,9 @@ class Room:
                     self._inside = 0
 
 
+    def after_fork(self) -> None:
+        """A lock that another thread held in the parent is free in the child."""
+        self._lock = threading.Lock()
+
+
 room = Room()
