@@ -31,5 +31,5 @@ def _handlers() -> set[CodeType]:
 def _code(handler: Any) -> Any:
     function = getattr(handler, "__func__", handler)
     if not hasattr(function, "__code__"):
-        function = getattr(type(handler), "__call__", None)
+        function = getattr(type(handler), "__call__", None)  # noqa: B004
     return getattr(function, "__code__", None)

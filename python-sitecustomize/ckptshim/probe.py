@@ -105,11 +105,14 @@ class Look:
                 raise
             self._find("global_effect", f"it cannot be watched: {error}")
         finally:
-            watch = self.__dict__.get("_watch")
-            if watch is not None:
-                watch.close()
-            for name in ("_watch", "_parts", "_inputs", "_module", "_modes"):
-                self.__dict__.pop(name, None)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        watch = getattr(self, "_watch", None)
+        for name in ("_watch", "_parts", "_inputs", "_module", "_modes"):
+            self.__dict__.pop(name, None)
+        if watch is not None:
+            watch.close()
 
     def _end(self, tracer: Tracer) -> None:
         if tracer.collective or _sequence_numbers() != self._numbers:

@@ -42,12 +42,18 @@ class Report:
 
     def at_exit(self) -> None:
         """The last word, if this process trained."""
+        try:
+            self._end()
+        except Exception as error:
+            self._controller.agent.log("warning", f"the report failed: {error!r}")
+
+    def _end(self) -> None:
         controller = self._controller
         if os.getpid() != self._pid or not controller.iterations:
             return
         self.write()
         if controller.settings.budget not in ("unset", ""):
-            self._say_last()
+            controller.agent.log("warning", self._closing_line())
 
     def write(self) -> None:
         """Write every file; a folder that cannot be written is said once."""
@@ -99,13 +105,6 @@ class Report:
 
     def _fits(self, budget: Any) -> bool:
         return budget is None or self._controller.last_peak <= budget
-
-    def _say_last(self) -> None:
-        try:
-            line = self._closing_line()
-        except Exception as error:
-            line = f"the job's end cannot be told: {error!r}"
-        self._controller.agent.log("warning", line)
 
     def _closing_line(self) -> str:
         c = self._controller

@@ -7,6 +7,7 @@ file system), the answer is "keep": nothing is spilled and nothing is lost.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from typing import Any, Callable, Optional, Sequence
@@ -30,7 +31,8 @@ class SpilledStorage:
         self.size = size
 
     def __del__(self) -> None:
-        self.spill.forget(self)
+        with contextlib.suppress(Exception):    # its place is lost to the file
+            self.spill.forget(self)
 
 
 class SpilledTensor:

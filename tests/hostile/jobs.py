@@ -17,8 +17,8 @@ import time
 import weakref
 
 import torch
-import torch._dynamo  # what an optimizer imports, once for all children
-from tiny import Block, Model, Training, digest, gradients
+
+from tiny import Block, Model, Training, about_to_fork, digest, gradients
 
 STEPS = 6
 TIMEOUT = 120
@@ -211,13 +211,15 @@ JOBS = {f.__name__: f for f in (
 def become(folder, name):
     """In a child: from now on the process of this job alone."""
     for number, end in ((1, "out"), (2, "err")):
-        file = os.open(folder / f"{name}.{end}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = os.open(folder / f"{name}.{end}",
+                       os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.dup2(file, number)
         os.close(file)
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
+    about_to_fork()
     for name in sys.argv[2:]:
         child = os.fork()
         if not child:

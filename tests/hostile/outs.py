@@ -16,9 +16,7 @@ import signal
 import subprocess
 import sys
 
-import torch
-import torch._dynamo  # noqa: F401  what an optimizer imports
-from tiny import Training
+from tiny import Training, about_to_fork
 
 STEPS = 8
 
@@ -170,6 +168,7 @@ def tidy(base):
 def main():
     base = pathlib.Path(sys.argv[1])
     ways = {f.__name__: f for f in WAYS}
+    about_to_fork()
     for name in sys.argv[2:]:
         clean_up = ways.get(name, folder)(base / "out") or (lambda: None)
         child = os.fork()

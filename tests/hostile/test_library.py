@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+
 from job import built
 from native import output, run
 

@@ -8,6 +8,7 @@ import re
 import shutil
 
 import pytest
+
 from job import built
 from native import FAKES
 

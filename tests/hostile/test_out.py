@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+
 from job import TIMEOUT, built, environment
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import pytest
+
 from job import HERE as E2E
 from job import ROOT, built
 from native import output, run
@@ -108,9 +109,9 @@ def test_programs_within_programs_inherit_the_variables_as_they_were(tmp_path):
     inner = "import os; print(*(f'{k}={v}' for k, v in sorted(os.environ.items())" \
             " if k.startswith(('CKPT_', 'LD_'))), sep='\\n')"
     settings = {"CKPT_BUDGET": "70%", "CKPT_LOG": "info:log", "CKPT_OUT": "out"}
-    chain = f"import os; os.execvp('env', ['env', 'bash', '-c', 'exec \"$0\" -c \"$1\"'," \
-            f" {sys.executable!r}, {inner!r}])"
-    done = run(["bash", "-c", 'exec "$0" -c "$1"', sys.executable, chain],
+    shell = ["bash", "-c", 'exec "$0" -c "$1"', sys.executable]
+    chain = f"import os; os.execvp('env', ['env', *{shell!r}, {inner!r}])"
+    done = run([*shell, chain],
                cwd=tmp_path, **settings)
     assert done.stdout.splitlines() == [
         *(f"{key}={value}" for key, value in settings.items()),

@@ -5,6 +5,7 @@ threads, is in tests/e2e/test_preload.py and tests/unit/test_threads.c.
 """
 
 import pytest
+
 from native import FAKES
 
 

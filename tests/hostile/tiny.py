@@ -1,8 +1,10 @@
 """A model small enough to be trained hundreds of times, and digests of it."""
 
+import gc
 import hashlib
 
 import torch
+import torch._dynamo  # what an optimizer imports, once for all children
 import torch.nn as nn
 
 WIDTH = 32
@@ -31,6 +33,12 @@ class Model(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x
+
+
+def about_to_fork():
+    """Children that end in the ordinary way need not visit all that torch made."""
+    gc.collect()
+    gc.freeze()
 
 
 def digest(tensors):

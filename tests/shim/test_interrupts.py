@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+
 from ckptshim import interrupts, probe, watch
 
 
