@@ -11,10 +11,10 @@ import sys
 
 import instrument
 import pytest
-from job import environment
+from job import built, environment
 from native import HERE
 
-STRIDE = 1 if os.environ.get("CKPT_FAULTS") == "all" else 7
+STRIDE = 1 if os.environ.get("CKPT_FAULTS") == "all" else 11
 BUDGET = "450K"     # of three blocks, one has to be recomputed
 TIMEOUT = 3600
 
@@ -86,3 +86,51 @@ def test_the_agent_is_never_off_without_a_word(told):
     """A job that ends without the closing line has been told why."""
     *children, _ = told
     assert [c["site"] for c in children if not c["log"] and not pending(c)] == []
+
+
+# ---- the agent ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def faulty(compile_c):
+    """What is preloaded: the agent, and what fails its calls."""
+    return ":".join(map(str, (built("libckptagent.so"), compile_c.library(
+        "faults.so", "faults.c", flags=["-O2"]))))
+
+
+@pytest.fixture(scope="module")
+def agent_told(faulty):
+    done = subprocess.run(
+        [sys.executable, str(HERE / "agent_faults.py")], capture_output=True,
+        text=True, timeout=TIMEOUT,
+        env=environment(CKPT_BUDGET=BUDGET, LD_PRELOAD=faulty))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_job_computes_the_same_whatever_call_of_the_agent_fails(
+        agent_told, plain):
+    assert {"mmap", "write", "dlsym", "open"} <= {c["site"] for c in agent_told}
+    for child in agent_told:
+        assert (child["result"], child["status"]) == (plain, 0), child
+
+
+def test_an_agent_that_is_off_has_said_so_in_one_line(agent_told):
+    """Only a line of the log that cannot be written is lost."""
+    for child in agent_told:
+        lost = child["site"] in ("write", "poll")
+        works = any("peak" in line for line in child["log"])
+        assert len(added(child)) == (0 if works or lost else 1), child
+
+
+def test_a_start_at_which_something_fails_is_one_line_at_most(fakes, faulty):
+    """Before the first allocation: here the library finds its own place."""
+    lines = [fakes.host(fakes.c10(), "alloc", "free", preload=faulty, FAULT=str(n))
+             for n in range(40)]
+    new, delete = "new 0x5e1f 0x1000 64\n", "delete 0x5e1f 0x1000\n"
+    for text in lines:
+        ours = [line for line in text.splitlines(True) if "ckptagent" in line]
+        assert len(ours) <= 1
+        assert text.replace("scheduled\n", "").replace("".join(ours), "") == (
+            new + delete)
+    assert "sitecustomize.py was not found" in lines[0]
