@@ -3,10 +3,11 @@
     python faults.py NAMES EACH
 
 Runs under an instrumented shim (instrument.py); NAMES is a JSON list of the
-calls' names, of which one in EACH is made to fail. The first time that a call is due, this process forks: in the
-child the call fails with MemoryError and all others succeed, in the parent it
-goes on. The children fork by the bare system call, so that nothing takes the
-child for another process. One JSON object a child goes to standard output.
+calls' names, of which one in EACH is made to fail. The first time that a call
+is due, this process forks: in the child the call fails with MemoryError and all
+others succeed, in the parent it goes on. The children fork by the bare system
+call, so that nothing takes the child for another process. One JSON object a
+child goes to standard output.
 """
 
 import atexit

@@ -8,9 +8,11 @@ go to FOLDER/NAME.out and FOLDER/NAME.err, its process number and exit status to
 standard output.
 """
 
+import contextlib
 import gc
 import os
 import pathlib
+import signal
 import sys
 import threading
 import time
@@ -201,10 +203,47 @@ def swap_forwards():
     print(training.state())
 
 
+def shim_locks():
+    """Every lock that the shim has, if it is there."""
+    found = [sys.modules[name] for name in ("ckptshim.stack", "ckptshim.boot")
+             if name in sys.modules]
+    return [found[0].room._lock, found[1]._started.controller.frames._lock] \
+        if found else []
+
+
+def fork_with_every_lock_held():
+    """By another thread, which the child does not have."""
+    training = Training()
+    for _ in range(STEPS):
+        print(training.step(), flush=True)
+    held, end = threading.Event(), threading.Event()
+
+    def hold():
+        with contextlib.ExitStack() as stack:
+            for lock in shim_locks():
+                stack.enter_context(lock)
+            held.set()
+            end.wait(TIMEOUT)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(TIMEOUT)
+        for _ in range(STEPS):
+            print(training.step(), flush=True)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+    end.set()
+    holder.join()
+    print(training.state())
+
+
 JOBS = {f.__name__: f for f in (
     never_backward, backward_on_another_thread, all_on_another_thread,
     threads_born_before_and_after, exit_in_forward, exit_at_once_in_forward,
-    raise_in_forward, raise_in_backward, delete_the_model, swap_forwards)}
+    raise_in_forward, raise_in_backward, delete_the_model, swap_forwards,
+    fork_with_every_lock_held)}
 
 
 

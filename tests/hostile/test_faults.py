@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 
-import instrument
 import pytest
+
+import instrument
 from job import built, environment
 from native import HERE
 

@@ -21,7 +21,8 @@ STATUS = {"exit_in_forward": 3, "exit_at_once_in_forward": 3,
 JOBS = ("never_backward", "backward_on_another_thread", "all_on_another_thread",
         "threads_born_before_and_after", "exit_in_forward",
         "exit_at_once_in_forward", "raise_in_forward", "raise_in_backward",
-        "delete_the_model", "swap_forwards")
+        "delete_the_model", "swap_forwards",
+        "fork_with_every_lock_held")
 
 
 @dataclasses.dataclass
