@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "boot.h"
 #include "config.h"
@@ -14,11 +15,17 @@
 #include "paths.h"
 #include "tape.h"
 
-#define LOG_FILE_BYTES 8192
+#define LONG_PATH_BYTES 8192
 
 static struct config config;
 static char device_memory_text[24], budget_share_text[24];
-static char log_file[LOG_FILE_BYTES];
+static char log_file[LONG_PATH_BYTES];
+
+/* Paths that may be relative to where the job began; "": as given. */
+static const char *const path_settings[] = { "plan", "spill", "out" };
+#define PATH_SETTINGS (sizeof(path_settings) / sizeof(*path_settings))
+static char absolute[PATH_SETTINGS][LONG_PATH_BYTES];
+
 static _Atomic bool on;
 static _Atomic bool resolved;
 
@@ -80,6 +87,9 @@ const char *agent_setting(const char *name)
 		return device_memory_text;
 	if (!strcmp(name, "budget_share"))
 		return budget_share_text;
+	for (size_t i = 0; i < PATH_SETTINGS; i++)
+		if (!strcmp(name, path_settings[i]) && *absolute[i])
+			return absolute[i];
 	return config_value(&config, name);
 }
 
@@ -92,6 +102,18 @@ static void open_log(void)
 	log_open(config.log_level, file);
 }
 
+/* A job may change its folder later. */
+static void make_paths_absolute(void)
+{
+	for (size_t i = 0; i < PATH_SETTINGS; i++) {
+		const char *value = config_value(&config, path_settings[i]);
+
+		if (*value && *value != '/' &&
+		    paths_absolute(absolute[i], LONG_PATH_BYTES, value))
+			*absolute[i] = '\0';
+	}
+}
+
 /* Other threads are gone: what they had begun must not wait for them. */
 static void after_fork(void)
 {
@@ -99,13 +121,15 @@ static void after_fork(void)
 	boot_after_fork();
 }
 
+/* A set-user-ID program must not do what its caller's variables ask for. */
 __attribute__((constructor)) static void load(void)
 {
-	config_read(&config, getenv);
-	if (config.disabled)
+	config_read(&config, secure_getenv);
+	if (config.disabled || getauxval(AT_SECURE))
 		return;
 	paths_remember();
 	open_log();
+	make_paths_absolute();
 	pthread_atfork(NULL, NULL, after_fork);
 	atomic_store(&on, true);
 }

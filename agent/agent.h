@@ -1,8 +1,9 @@
 /*
  * The state of the agent in this process.
  *
- *   off      CKPT_DISABLE=1, a process without Python, a setting that cannot
- *            be read, or after standing down: the hooks only forward
+ *   off      CKPT_DISABLE=1, a set-user-ID program, a process without Python,
+ *            a setting that cannot be read, or after standing down: the hooks
+ *            only forward
  *   on       events go to the ledger
  *
  * It starts as on (unless disabled), becomes off at most once, and never

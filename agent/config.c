@@ -61,7 +61,8 @@ static const struct setting {
 static void keep(struct config *config, enum config_setting setting,
 		 const char *value)
 {
-	memcpy(config->value[setting], value, strlen(value) + 1);
+	memcpy(config->given[setting], value, strlen(value) + 1);
+	config->value[setting] = config->given[setting];
 }
 
 static bool read_budget(struct config *config, enum config_setting setting,
@@ -203,12 +204,14 @@ static void refuse(struct config *config, enum config_setting setting,
 
 void config_read(struct config *config, char *(*get)(const char *variable))
 {
-	memset(config, 0, sizeof(*config));
+	config->refused = config->disabled = config->has_budget = false;
 	config->log_level = LOG_WARNING;
+	config->log_file = NULL;
 	for (int i = 0; i < CONFIG_SETTINGS; i++) {
 		const char *value = get(settings[i].variable);
 
-		keep(config, i, settings[i].standard);
+		config->value[i] = settings[i].standard;
+		*config->message[i] = '\0';
 		if (!value || !*value)
 			continue;
 		if (strlen(value) >= CONFIG_VALUE_BYTES ||
@@ -226,7 +229,7 @@ void config_resolve(struct config *config, uint64_t device_memory)
 	if (budget->kind == UNITS_SHARE)
 		budget->bytes = units_share(device_memory, budget->millionths);
 	if (budget->kind == UNITS_SHARE || budget->kind == UNITS_BYTES)
-		snprintf(config->value[CONFIG_BUDGET], CONFIG_VALUE_BYTES,
+		snprintf(config->given[CONFIG_BUDGET], CONFIG_VALUE_BYTES,
 			 "%" PRIu64, budget->bytes);
 }
 

@@ -39,8 +39,13 @@ enum config_setting {
 };
 
 struct config {
-	/* Canonical text: as given or the default; "" for an unset path. */
-	char value[CONFIG_SETTINGS][CONFIG_VALUE_BYTES];
+	/*
+	 * Canonical text: as given or the default; "" for an unset path. What
+	 * was given stands in `given`, whose pages a process that sets nothing
+	 * never touches.
+	 */
+	const char *value[CONFIG_SETTINGS];
+	char given[CONFIG_SETTINGS][CONFIG_VALUE_BYTES];
 
 	/*
 	 * A setting's message, or "". If any is a refusal, the agent must

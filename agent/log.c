@@ -92,10 +92,25 @@ static void say_file_failed(void)
 	write_stderr(why);
 }
 
+/*
+ * Never under the number of a standard stream that the job has closed: what
+ * another thread prints meanwhile would go to our file.
+ */
+static int open_file(void)
+{
+	int fd = open(log_file, FILE_FLAGS, 0600), other;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	other = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(fd);
+	return other;
+}
+
 static void write_file(const char *line)
 {
 	char out[LOG_LINE_BYTES];
-	int fd = open(log_file, FILE_FLAGS, 0600);
+	int fd = open_file();
 
 	if (fd < 0) {
 		say_file_failed();

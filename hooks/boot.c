@@ -55,7 +55,12 @@ static int64_t now_ms(void)
 /* Whether the shim has its place in this process; says why not if it is news. */
 static bool prepare(void)
 {
-	if (!python_find(&python)) {
+	int error = symbols_first() ? python_find(&python) : -EALREADY;
+
+	if (error) {
+		if (error == -ENOSYS)
+			agent_stand_down("this Python lacks a function that "
+					 "the agent needs");
 		agent_leave();
 		return false;
 	}
@@ -79,6 +84,8 @@ static int start_shim(void)
 	char why[1024];
 	int result;
 
+	if (!agent_on())
+		return OVER;
 	if (!python_has_torch(&python))
 		return IDLE;
 	symbols_prepare();

@@ -19,21 +19,31 @@ int hook_c10_cpu_live(void)
 	return atomic_load(&live);
 }
 
-/* The original, or NULL: then the events of this torch cannot be forwarded. */
-static void *original(enum hook hook)
+/* A torch with one of the two alone would be counted wrong. */
+static void look_for_both(const void *caller)
 {
-	void *found = symbols_original(hook);
-
-	if (found)
-		atomic_store_explicit(&live, 1, memory_order_relaxed);
+	if (atomic_load_explicit(&live, memory_order_relaxed) || !agent_on())
+		return;
+	if (symbols_original(HOOK_c10_cpu_new, caller) &&
+	    symbols_original(HOOK_c10_cpu_delete, caller))
+		atomic_store(&live, 1);
 	else
 		agent_stand_down("torch's CPU memory reporter was not found");
-	return found;
+}
+
+/* Of use in a hook alone, whose caller it asks for. */
+#define ORIGINAL(hook) original(hook, __builtin_return_address(0))
+
+/* The original, or NULL: then the events of this torch cannot be forwarded. */
+static void *original(enum hook hook, const void *caller)
+{
+	look_for_both(caller);
+	return symbols_original(hook, caller);
 }
 
 void hook_c10_cpu_new(void *self, void *ptr, size_t bytes)
 {
-	new_fn *forward = (new_fn *)original(HOOK_c10_cpu_new);
+	new_fn *forward = (new_fn *)ORIGINAL(HOOK_c10_cpu_new);
 
 	if (forward)
 		forward(self, ptr, bytes);
@@ -45,7 +55,7 @@ void hook_c10_cpu_new(void *self, void *ptr, size_t bytes)
 
 void hook_c10_cpu_delete(void *self, void *ptr)
 {
-	delete_fn *forward = (delete_fn *)original(HOOK_c10_cpu_delete);
+	delete_fn *forward = (delete_fn *)ORIGINAL(HOOK_c10_cpu_delete);
 
 	if (agent_on())
 		ledger_free((uintptr_t)ptr);

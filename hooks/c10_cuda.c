@@ -14,6 +14,9 @@
 
 #define DEVICE_TYPE_CUDA 1 /* c10::DeviceType::CUDA, also of ROCm builds */
 
+/* Of use in a hook alone. */
+#define CALLER __builtin_return_address(0)
+
 typedef void memory_fn(void *ptr, int64_t bytes, size_t allocated,
 		       size_t reserved, struct c10_device device);
 typedef void signed_fn(void *ptr, int64_t bytes, int64_t allocated,
@@ -43,9 +46,9 @@ static void event(uint64_t address, int64_t bytes, uint64_t reserved,
 	atomic_store_explicit(&live, 1, memory_order_relaxed);
 }
 
-static void *original(enum hook hook)
+static void *original(enum hook hook, const void *caller)
 {
-	void *found = symbols_original(hook);
+	void *found = symbols_original(hook, caller);
 
 	if (!found)
 		agent_stand_down("torch's CUDA memory reporter was not found");
@@ -55,7 +58,8 @@ static void *original(enum hook hook)
 void hook_c10_cuda_memory(void *ptr, int64_t bytes, size_t allocated,
 			  size_t reserved, struct c10_device device)
 {
-	memory_fn *forward = (memory_fn *)original(HOOK_c10_cuda_memory);
+	memory_fn *forward = (memory_fn *)original(
+		HOOK_c10_cuda_memory, CALLER);
 
 	event((uintptr_t)ptr, bytes, reserved, device);
 	if (forward)
@@ -65,7 +69,8 @@ void hook_c10_cuda_memory(void *ptr, int64_t bytes, size_t allocated,
 void hook_c10_cuda_memory_signed(void *ptr, int64_t bytes, int64_t allocated,
 				 int64_t reserved, struct c10_device device)
 {
-	signed_fn *forward = (signed_fn *)original(HOOK_c10_cuda_memory_signed);
+	signed_fn *forward = (signed_fn *)original(
+		HOOK_c10_cuda_memory_signed, CALLER);
 
 	event((uintptr_t)ptr, bytes, (uint64_t)reserved, device);
 	if (forward)

@@ -19,6 +19,9 @@
 
 #define CACHING_ALLOCATOR "libc10_cuda.so"
 
+/* Of use in a hook alone. */
+#define CALLER __builtin_return_address(0)
+
 typedef int malloc_fn(void **ptr, size_t bytes);
 typedef int malloc_async_fn(void **ptr, size_t bytes, void *stream);
 typedef int free_fn(void *ptr);
@@ -61,28 +64,30 @@ static void left(void *ptr)
 
 int hook_cuda_malloc(void **ptr, size_t bytes)
 {
-	malloc_fn *forward = (malloc_fn *)symbols_original(HOOK_cuda_malloc);
+	malloc_fn *forward = (malloc_fn *)symbols_original(
+		HOOK_cuda_malloc, CALLER);
 	int error = forward ? forward(ptr, bytes) : NO_RUNTIME;
 
 	if (!error && agent_on() && *ptr)
-		entered(*ptr, bytes, __builtin_return_address(0), false);
+		entered(*ptr, bytes, CALLER, false);
 	return error;
 }
 
 int hook_cuda_malloc_async(void **ptr, size_t bytes, void *stream)
 {
 	malloc_async_fn *forward = (malloc_async_fn *)symbols_original(
-		HOOK_cuda_malloc_async);
+		HOOK_cuda_malloc_async, CALLER);
 	int error = forward ? forward(ptr, bytes, stream) : NO_RUNTIME;
 
 	if (!error && agent_on() && *ptr)
-		entered(*ptr, bytes, __builtin_return_address(0), true);
+		entered(*ptr, bytes, CALLER, true);
 	return error;
 }
 
 int hook_cuda_free(void *ptr)
 {
-	free_fn *forward = (free_fn *)symbols_original(HOOK_cuda_free);
+	free_fn *forward = (free_fn *)symbols_original(HOOK_cuda_free,
+							CALLER);
 
 	left(ptr);
 	return forward ? forward(ptr) : NO_RUNTIME;
@@ -91,11 +96,11 @@ int hook_cuda_free(void *ptr)
 int hook_cuda_free_async(void *ptr, void *stream)
 {
 	free_async_fn *forward = (free_async_fn *)symbols_original(
-		HOOK_cuda_free_async);
+		HOOK_cuda_free_async, CALLER);
 
 	left(ptr);
 	if (agent_on() && ptr &&
-	    symbols_within(CACHING_ALLOCATOR, __builtin_return_address(0)))
+	    symbols_within(CACHING_ALLOCATOR, CALLER))
 		ledger_free((uintptr_t)ptr);
 	return forward ? forward(ptr, stream) : NO_RUNTIME;
 }

@@ -1,6 +1,7 @@
 #include "python.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +18,9 @@ static void *symbol(const char *name)
 	return dlsym(RTLD_DEFAULT, name);
 }
 
-bool python_find(struct python *python)
+int python_find(struct python *python)
 {
-	bool all = true;
+	int found = 0, missing = 0;
 	void *finalizing = symbol("Py_IsFinalizing");
 
 	if (!finalizing)
@@ -28,10 +29,12 @@ bool python_find(struct python *python)
 	python->PyExc_KeyboardInterrupt = symbol("PyExc_KeyboardInterrupt");
 #define PYTHON(result, name, arguments) \
 	python->name = (result(*) arguments)symbol(#name); \
-	all = all && python->name;
+	found += python->name != NULL; \
+	missing += python->name == NULL;
 	PYTHON_FUNCTIONS(PYTHON)
 #undef PYTHON
-	return all && finalizing && python->PyExc_KeyboardInterrupt;
+	missing += !finalizing + !python->PyExc_KeyboardInterrupt;
+	return !found ? -ESRCH : missing ? -ENOSYS : 0;
 }
 
 bool python_runs(const struct python *python)

@@ -47,8 +47,8 @@ struct python {
 	int (*Py_IsFinalizing)(void);
 };
 
-/* False: this process has no Python (or not one that we know). */
-bool python_find(struct python *python);
+/* 0; -ESRCH: this process has no Python; -ENOSYS: not one that we know. */
+int python_find(struct python *python);
 
 /* Whether Python code can run: started, and not about to end. */
 bool python_runs(const struct python *python);

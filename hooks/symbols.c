@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "shim_abi.h"
+
 static const struct {
 	const char *library;
 	const char *symbol;
@@ -49,28 +51,49 @@ static int same_name(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /*
- * The handle is not closed: the library must stay for as long as we forward
- * to it, and it is loaded already.
+ * A symbol of a loaded library, but never ours. The handle is not closed: the
+ * library must stay for as long as we forward to it.
  */
-static void *find(const char *library_name, const char *name)
+static void *symbol_in(const char *path, const char *name)
 {
-	struct search search = { .name = library_name };
-	void *library;
+	void *library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
 
-	if (!dl_iterate_phdr(same_name, &search))
-		return NULL;
-	library = dlopen(search.path, RTLD_NOLOAD | RTLD_LAZY);
 	return library ? dlsym(library, name) : NULL;
 }
 
-static void *find_original(enum hook hook)
+static void *in_library(const char *library, const char *name)
 {
-	void *symbol = find(table[hook].library, table[hook].symbol);
+	struct search search = { .name = library };
 
-	return symbol == (void *)table[hook].ours ? NULL : symbol;
+	return dl_iterate_phdr(same_name, &search) ?
+		       symbol_in(search.path, name) :
+		       NULL;
 }
 
-void *symbols_original(enum hook hook)
+/* Another library may stand before the original as we do: it comes first. */
+static void *find(enum hook hook, const void *caller)
+{
+	const char *name = table[hook].symbol;
+	const void *ours = (const void *)table[hook].ours;
+	void *symbol = dlsym(RTLD_NEXT, name);
+	Dl_info info;
+
+	if (!symbol || symbol == ours)
+		symbol = in_library(table[hook].library, name);
+	if ((!symbol || symbol == ours) && dladdr(caller, &info) &&
+	    info.dli_fname)
+		symbol = symbol_in(info.dli_fname, name);
+	return symbol == ours ? NULL : symbol;
+}
+
+bool symbols_first(void)
+{
+	void *abi = dlsym(RTLD_DEFAULT, "ckptagent_abi");
+
+	return !abi || abi == (void *)ckptagent_abi;
+}
+
+void *symbols_original(enum hook hook, const void *caller)
 {
 	void *original = atomic_load_explicit(&originals[hook],
 					      memory_order_acquire);
@@ -78,7 +101,7 @@ void *symbols_original(enum hook hook)
 
 	if (original)
 		return original;
-	original = find_original(hook);
+	original = find(hook, caller);
 	atomic_store(&originals[hook], original);
 	errno = saved;
 	return original;
@@ -87,13 +110,13 @@ void *symbols_original(enum hook hook)
 void symbols_prepare(void)
 {
 	for (int hook = 0; hook < HOOKS; hook++)
-		symbols_original(hook);
+		symbols_original(hook, NULL);
 }
 
 void *symbols_beside(enum hook hook, const char *name)
 {
 	int saved = errno;
-	void *found = find(table[hook].library, name);
+	void *found = in_library(table[hook].library, name);
 
 	errno = saved;
 	return found;

@@ -35,6 +35,7 @@ def _package():
 def _chain():
     """Run the sitecustomize that this one hides."""
     import importlib.machinery
+    import importlib.util
 
     here = os.path.dirname(os.path.abspath(__file__))
     path = [p for p in sys.path if os.path.abspath(p) != here]

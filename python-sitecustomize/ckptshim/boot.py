@@ -17,6 +17,7 @@ from .patch import Patches
 from .report import Report
 from .roots import Roots
 from .settings import Settings
+from .stack import room
 
 _OLDEST = (2, 4)
 _started: Optional["Session"] = None
@@ -45,6 +46,7 @@ class Session:
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
+        room.after_fork()
         self.controller.after_fork()
         self.roots.after_fork()
         self.report.after_fork()

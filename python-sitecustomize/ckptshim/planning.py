@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 import torch
 
-from . import tensors
+from . import files, tensors
 from .bridge import Agent, PlanError, Planner
 from .kinds import Kind, Tape
 from .units import size
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ALONE = 0.1        # of what planning can save: worth opening a block for
 _INSIDE = "FBR"     # marks of segments that a block's own work fills
+_PLAN_BYTES = 64 << 20     # the most that the planner reads
 _IDLE = 0.01        # of the budget: less is no cause to plan anew
 
 # What is left to a caching allocator, as a share of tensor memory: what it took
@@ -108,9 +109,8 @@ class Planning:
         if not self._settings.plan:
             return None
         try:
-            with open(self._settings.plan, encoding="utf-8",
-                      errors="surrogateescape") as file:
-                return self._planner.judge(file.read(), profile, request)
+            plan = files.text(self._settings.plan, _PLAN_BYTES)
+            return self._planner.judge(plan, profile, request)
         except (OSError, PlanError) as error:
             self._refuse(str(error))
             return None

@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import attributes, contents, digest, modes, structures
+from . import attributes, contents, digest, interrupts, modes, structures
 from .reach import ARGUMENT, GLOBAL, MODULE
 from .tensors import tensors_in
 from .tracer import Tracer
@@ -60,7 +60,10 @@ class Look:
         try:
             with torch._C.DisableTorchFunction():
                 self._begin(module)
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) or interrupts.is_the_jobs(error):
+                self.__exit__(type(error))
+                raise
             self._find("global_effect", f"it cannot be watched: {error}")
         return self
 
@@ -98,13 +101,18 @@ class Look:
                     with torch._C.DisableTorchFunction():
                         self._end(tracer)
         except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
             self._find("global_effect", f"it cannot be watched: {error}")
         finally:
-            watch = self.__dict__.get("_watch")
-            if watch is not None:
-                watch.close()
-            for name in ("_watch", "_parts", "_inputs", "_module", "_modes"):
-                self.__dict__.pop(name, None)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        watch = getattr(self, "_watch", None)
+        for name in ("_watch", "_parts", "_inputs", "_module", "_modes"):
+            self.__dict__.pop(name, None)
+        if watch is not None:
+            watch.close()
 
     def _end(self, tracer: Tracer) -> None:
         if tracer.collective or _sequence_numbers() != self._numbers:

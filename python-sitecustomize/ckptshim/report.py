@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import files, interrupts
 from .blocks import Call
 from .units import size
 
@@ -41,6 +42,12 @@ class Report:
 
     def at_exit(self) -> None:
         """The last word, if this process trained."""
+        try:
+            self._end()
+        except Exception as error:
+            self._controller.agent.log("warning", f"the report failed: {error!r}")
+
+    def _end(self) -> None:
         controller = self._controller
         if os.getpid() != self._pid or not controller.iterations:
             return
@@ -54,19 +61,24 @@ class Report:
         if not folder or self._broken:
             return
         try:
-            os.makedirs(folder, exist_ok=True)
-            _write(folder, f"run.{self._pid}.json", self.document())
-            planning = self._controller.planning
-            tapes = [k.latest for k in self._controller.kinds.values()
-                     if k.latest is not None and k.latest.plan]
-            if tapes:
-                _write(folder, "profile.json", planning.document(tapes))
-                _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,
-                                             "plans": [t.plan for t in tapes]})
-        except OSError as error:
+            self._write_all(folder)
+        except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
             self._broken = True
             self._controller.agent.log(
                 "warning", f"CKPT_OUT={folder} cannot be written: {error}")
+
+    def _write_all(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        _write(folder, f"run.{self._pid}.json", self.document())
+        planning = self._controller.planning
+        tapes = [k.latest for k in self._controller.kinds.values()
+                 if k.latest is not None and k.latest.plan]
+        if tapes:
+            _write(folder, "profile.json", planning.document(tapes))
+            _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,
+                                         "plans": [t.plan for t in tapes]})
 
     def document(self) -> dict[str, Any]:
         """The content of run.PID.json, as CONTRACT.md draws it."""
@@ -149,7 +161,7 @@ def _call(block: "Block", call: "Call", chosen: bool) -> dict[str, Any]:
 
 
 def _write(folder: str, name: str, document: dict[str, Any]) -> None:
-    handle, path = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    handle, path = files.temporary(folder, f".{name}.")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             json.dump(document, file, indent=1)
@@ -157,5 +169,6 @@ def _write(folder: str, name: str, document: dict[str, Any]) -> None:
         os.chmod(path, _MODE)
         os.replace(path, os.path.join(folder, name))
     except BaseException:
-        os.unlink(path)
+        with contextlib.suppress(OSError):      # the folder may be gone
+            os.unlink(path)
         raise

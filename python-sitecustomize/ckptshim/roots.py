@@ -3,13 +3,17 @@
 ``nn.Module.__call__`` is watched only while roots are being learned: during
 the first two iterations, and again after an optimizer is built. After that the
 class-level ``forward`` of the roots is enough.
+
+Everything here runs in the middle of the job's own calls: where our part of one
+fails, the agent stands down and the call goes on as the job's alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import nn
@@ -17,8 +21,10 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as _optimizer
 
 from . import discover, plain
+from .blocks import Block
 from .controller import Controller
 from .patch import Patches
+from .planning import Infeasible
 from .stack import room
 from .steps import Steps
 
@@ -68,9 +74,13 @@ class Roots:
 
     def _called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         local = self._local
-        depth = getattr(local, "calls", 0)
-        if depth == 0 and not self._known(module) and not plain.must_be_plain():
-            self._add_root(module)
+        depth = 0
+        try:
+            depth = getattr(local, "calls", 0)
+            if depth == 0 and not self._known(module) and not plain.must_be_plain():
+                self._add_root(module)
+        except Exception as error:
+            self._controller.failed(error)
         local.calls = depth + 1
         try:
             if depth:
@@ -88,8 +98,9 @@ class Roots:
         key = id(module)
 
         def gone(_: Any) -> None:
-            self._roots.pop(key, None)
-            self._sizes.pop(key, None)
+            with contextlib.suppress(Exception):
+                self._roots.pop(key, None)
+                self._sizes.pop(key, None)
 
         self._roots[key] = weakref.ref(module, gone)
         if discover.is_opaque(module):
@@ -120,29 +131,44 @@ class Roots:
     def _forward(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """In place of the forward of every patched class."""
         local, controller = self._local, self._controller
-        outermost = not getattr(local, "depth", 0)
-        if outermost and type(module) in self._types and torch.is_grad_enabled():
-            if not self._known(module) and not getattr(local, "calls", 0) > 1 \
-                    and not plain.must_be_plain():
-                self._add_root(module)
-            if self._known(module):
-                return self._root_forward(original, module, args, kwargs)
-        block = controller.candidates.by_module.get(id(module))
-        if block is None or block.ref() is not module:
+        try:
+            outermost = not getattr(local, "depth", 0)
+            if outermost and type(module) in self._types and torch.is_grad_enabled():
+                if not self._known(module) and not getattr(local, "calls", 0) > 1 \
+                        and not plain.must_be_plain():
+                    self._add_root(module)
+                outermost = self._known(module) and not plain.must_be_plain()
+                block = None if outermost else self._block(module)
+            else:
+                outermost, block = False, self._block(module)
+        except Exception as error:
+            controller.failed(error)
+            return original(module, *args, **kwargs)
+        if outermost:
+            return self._root_forward(original, module, args, kwargs)
+        if block is None:
             return original(module, *args, **kwargs)
         return controller.block_forward(block, original, module, args, kwargs)
 
+    def _block(self, module: nn.Module) -> Optional[Block]:
+        block = self._controller.candidates.by_module.get(id(module))
+        return block if block is not None and block.ref() is module else None
+
     def _root_forward(self, original: Any, module: nn.Module, args: Any,
                       kwargs: Any) -> Any:
-        if plain.must_be_plain():
-            return original(module, *args, **kwargs)
         local, controller = self._local, self._controller
-        controller.root_enter(module, args, kwargs)
+        block = None
+        try:
+            controller.root_enter(module, args, kwargs)
+            block = self._block(module)     # which the line above may have found
+        except Infeasible:
+            raise
+        except Exception as error:
+            controller.failed(error)
         local.depth = 1
         try:
-            block = controller.candidates.by_module.get(id(module))
             with room:
-                if block is None or block.ref() is not module:
+                if block is None:
                     return original(module, *args, **kwargs)
                 return controller.block_forward(block, original, module, args, kwargs)
         except BaseException:
@@ -158,17 +184,29 @@ class Roots:
                          kwargs: Any) -> None:
         original(optimizer, *args, **kwargs)
         self._controller.has_optimizer = True
-        self._learn()
+        try:
+            self._learn()
+        except Exception as error:
+            self._controller.failed(error)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._controller.stepped = True
-        self._controller.planning.optimizers.add(optimizer)
+        try:
+            self._controller.planning.optimizers.add(optimizer)
+        except Exception as error:
+            self._controller.failed(error)
         self._controller.before_step()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._steps.ends(id(optimizer)):
-            return
-        self._controller.finish()
+        try:
+            if self._steps.ends(id(optimizer)):
+                self._controller.finish()
+                self._learn_less()
+        except Exception as error:
+            self._controller.failed(error)
+
+    def _learn_less(self) -> None:
+        """An iteration has passed."""
         if self._learning:
             self._learning -= 1
             if not self._learning:

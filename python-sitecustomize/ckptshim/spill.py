@@ -7,14 +7,14 @@ file system), the answer is "keep": nothing is spilled and nothing is lost.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-import tempfile
 from typing import Any, Callable, Optional, Sequence
 
 import torch
 
-from . import tensors
+from . import files, tensors
 
 _MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"}
 _CHUNK = 1 << 26
@@ -31,7 +31,8 @@ class SpilledStorage:
         self.size = size
 
     def __del__(self) -> None:
-        self.spill.forget(self)
+        with contextlib.suppress(Exception):    # its place is lost to the file
+            self.spill.forget(self)
 
 
 class SpilledTensor:
@@ -179,8 +180,7 @@ class Spill:
                 kind = file_system(self._folder)
                 if kind in _MEMORY_FILE_SYSTEMS:
                     raise OSError(f"it is on a memory file system ({kind})")
-                self._file, path = tempfile.mkstemp(prefix="ckptagent-",
-                                                    dir=self._folder)
+                self._file, path = files.temporary(self._folder, "ckptagent-")
                 os.unlink(path)
             except OSError as error:
                 self._give_up(str(error))

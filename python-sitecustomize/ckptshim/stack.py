@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 import threading
 
+from . import interrupts
+
 _FACTOR = 3
 
 
@@ -25,19 +27,37 @@ class Room:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._own = sys.getrecursionlimit()
-                self._raised = _FACTOR * self._own
-                sys.setrecursionlimit(self._raised)
+                try:
+                    self._raise()
+                except Exception as error:  # without room, then
+                    if interrupts.is_the_jobs(error):
+                        self._inside = 0
+                        raise
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            # Unless the job has set a limit of its own meanwhile.
-            if not self._inside and sys.getrecursionlimit() == self._raised:
+            if not self._inside:
                 try:
-                    sys.setrecursionlimit(self._own)
-                except RecursionError:      # still deeper than that
-                    self._inside = 0
+                    self._lower()
+                except Exception as error:  # it may still be deeper than that
+                    if interrupts.is_the_jobs(error):
+                        raise
+
+    def _raise(self) -> None:
+        self._own = sys.getrecursionlimit()
+        self._raised = _FACTOR * self._own
+        sys.setrecursionlimit(self._raised)
+
+    def _lower(self) -> None:
+        """Unless the job has set a limit of its own meanwhile."""
+        if sys.getrecursionlimit() == self._raised:
+            sys.setrecursionlimit(self._own)
+
+
+    def after_fork(self) -> None:
+        """A lock that another thread held in the parent is free in the child."""
+        self._lock = threading.Lock()
 
 
 room = Room()

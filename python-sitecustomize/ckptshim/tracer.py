@@ -13,6 +13,7 @@ import threading
 import types
 from typing import Any, Callable, Optional
 
+from . import interrupts
 from .foreign import is_foreign, is_foreign_file, is_own_file
 
 _POSIX = frozenset(
@@ -125,7 +126,17 @@ class Tracer:
             sys.setprofile(None if self._outer is None else self._outer.event)
 
     def event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        """The profile function."""
+        """The profile function. What it raised would be raised in the job's code."""
+        try:
+            self._event(frame, event, arg)
+        except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
+            self.effect = self.effect or f"a call that cannot be watched ({error!r})"
+        if self._outer is not None:
+            self._outer.event(frame, event, arg)
+
+    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":
             code = frame.f_code
             if id(code) not in self._codes:
@@ -142,8 +153,6 @@ class Tracer:
                         else type(owner).__module__)
                 if home in _HOMES or arg.__name__ in _OUTPUT:
                     self._effect(frame, arg, owner)
-        if self._outer is not None:
-            self._outer.event(frame, event, arg)
 
     def _effect(self, frame: types.FrameType, function: Any, owner: Any) -> None:
         if (self.effect is not None or _silence.depth

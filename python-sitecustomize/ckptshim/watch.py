@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Optional
 
 import torch
 
-from . import digest, reach, structures
+from . import digest, interrupts, reach, structures
 from .foreign import is_foreign
 from .reach import ARGUMENT, GLOBAL
 
@@ -112,7 +112,9 @@ class Watch:
             seen[id(value)] = value
             try:
                 reach.handler(kind)(self, value, origin, path)
-            except Exception:           # an object that does not want to be seen
+            except Exception as error:  # an object that does not want to be seen
+                if interrupts.is_the_jobs(error):
+                    raise
                 continue
             if len(seen) % 64 == 0 and time.perf_counter() > end:
                 break
@@ -141,7 +143,9 @@ class Watch:
         for check, value, state, origin, path in self._records:
             try:
                 held = check(value, state)
-            except Exception:
+            except Exception as error:
+                if interrupts.is_the_jobs(error):
+                    raise
                 held = False
             if not held:
                 yield origin, path, value

@@ -1,0 +1,29 @@
+/* A fake libc10 in a process that may not map a page more. */
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "../fakes/reporter.h"
+
+EXPORT void fake_alloc(void *ptr, size_t bytes);
+
+void reporter_new(void *self, void *ptr, size_t bytes)
+{
+	(void)self;
+	(void)ptr;
+	(void)bytes;
+}
+
+void reporter_delete(void *self, void *ptr)
+{
+	(void)self;
+	(void)ptr;
+}
+
+void fake_alloc(void *ptr, size_t bytes)
+{
+	struct rlimit none = { 0, 0 };
+
+	setrlimit(RLIMIT_AS, &none);
+	reporter_new(NULL, ptr, bytes);
+	printf("full\n");
+}

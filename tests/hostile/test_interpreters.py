@@ -1,0 +1,135 @@
+"""Pythons of other kinds, and what a job may have at its start.
+
+-I, -S, -E and the order of the shim's start are in tests/e2e/test_preload.py.
+"""
+
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import zipapp
+
+import pytest
+
+from job import ROOT, built, environment
+from native import HERE, run
+
+TRAIN = """
+import sys
+sys.path.insert(0, {here!r})
+from tiny import Training
+training = Training(depth=3)
+print([training.step() for _ in range(5)], training.state())
+print("recomputed" if "ckptshim.frames" in sys.modules else "alone", file=sys.stderr)
+"""
+SCRIPT = TRAIN.format(here=str(HERE))
+
+
+def trained(command, **settings):
+    """(standard output, status, lines of standard error)."""
+    done = subprocess.run([str(word) for word in command], capture_output=True,
+                          text=True, timeout=300, stdin=subprocess.DEVNULL,
+                          env=environment(**settings))
+    return done.stdout, done.returncode, done.stderr.splitlines()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    out, status, lines = trained([sys.executable, "-c", SCRIPT])
+    assert (status, lines) == (0, ["alone"])
+    return out
+
+
+def under(command, **settings):
+    return trained(command, CKPT_BUDGET="min", CKPT_LOG="error",
+                   LD_PRELOAD=str(built("libckptagent.so")), **settings)
+
+
+def test_a_sitecustomize_of_the_jobs_own_is_run_once_and_stays(tmp_path, plain):
+    (tmp_path / "sitecustomize.py").write_text("print('customized')")
+    script = SCRIPT + "import sitecustomize; print(sitecustomize.__file__)"
+    out, status, lines = under([sys.executable, "-c", script],
+                               PYTHONPATH=str(tmp_path))
+    assert out == f"customized\n{plain}{tmp_path}/sitecustomize.py\n"
+    assert (status, lines) == (0, ["recomputed"])
+
+
+def test_the_shims_sitecustomize_on_the_path_runs_the_one_that_it_hides(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('customized')")
+    path = f"{ROOT / 'python-sitecustomize'}:{tmp_path}"
+    script = "import sitecustomize; print(sitecustomize.__file__)"
+    for options in ([], ["-X", "dev"]):
+        done = trained([sys.executable, *options, "-c", script], PYTHONPATH=path)
+        assert done == (f"customized\n{tmp_path}/sitecustomize.py\n", 0, [])
+    done = trained([sys.executable, "-c", "import sitecustomize"],
+                   PYTHONPATH=str(ROOT / "python-sitecustomize"))
+    assert done == ("", 0, [])
+
+
+def test_a_zipped_application_trains(tmp_path, plain):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "__main__.py").write_text(SCRIPT)
+    zipapp.create_archive(source, tmp_path / "job.pyz")
+    assert under([sys.executable, "-I", tmp_path / "job.pyz"]) == (
+        plain, 0, ["recomputed"])
+
+
+def test_a_python_without_ctypes_is_one_line(plain):
+    """torch itself needs it, so it goes after torch has come."""
+    gone = "for name in ('ctypes', '_ctypes'): sys.modules[name] = None\n"
+    script = SCRIPT.replace("training =", gone + "training =", 1)
+    out, status, lines = under([sys.executable, "-c", script])
+    assert (out, status) == (plain, 0)
+    assert len(lines) == 2 and lines[1] == "alone"
+    assert lines[0].startswith("ckptagent: the shim did not start: ")
+    assert "ctypes" in lines[0]
+
+
+# ---- Python inside another program -------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def embedded(compile_c):
+    """A program with Python inside, as this interpreter's library has it."""
+    name = sysconfig.get_config_var("INSTSONAME")
+    library = pathlib.Path(sysconfig.get_config_var("LIBDIR"), name)
+    if not (library.exists() and ".so" in name):
+        pytest.skip("this Python has no shared library to put into a program")
+    return compile_c("embedded", "embedded.c", flags=[
+        library, f"-Wl,-rpath,{library.parent}"])
+
+
+@pytest.mark.parametrize("way", ["embedded", "frozen"])
+def test_an_embedded_and_a_frozen_python_train(embedded, tmp_path, plain, way):
+    """Frozen: the program holds the job's code as a module."""
+    job = tmp_path / "job.py"
+    job.write_text(SCRIPT)
+    paths = ":".join(path for path in sys.path if path)
+    assert under([embedded, way, job], PYTHONPATH=paths) == (plain, 0, ["recomputed"])
+
+
+def test_an_embedded_python_that_ends_and_starts_again_runs_on(embedded, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text("import torch; print(int(torch.ones(3).sum()))")
+    paths = ":".join(path for path in sys.path if path)
+    done = run([embedded, "twice", job], PYTHONPATH=paths, CKPT_BUDGET="min")
+    assert (done.stdout.splitlines()[0], done.returncode) == ("3", 0)
+
+
+# ---- torchrun ----------------------------------------------------------------
+
+
+def test_a_launcher_that_never_trains_writes_no_report(tmp_path, plain):
+    """One file a rank, none of the launcher's."""
+    job = tmp_path / "job.py"
+    job.write_text(SCRIPT + "import os; open(f'{os.getpid()}.rank', 'w').close()")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+              "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0",
+              job]
+    done = run(launch, cwd=tmp_path, CKPT_BUDGET="min", CKPT_OUT=str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout
+    ranks = sorted(path.stem for path in tmp_path.glob("*.rank"))
+    reports = sorted(path.stem[4:] for path in tmp_path.glob("out/run.*.json"))
+    assert len(ranks) == 2 and reports == ranks
+    assert done.stdout.count(plain.strip()) == 2
