@@ -258,6 +258,7 @@ class Controller(Watcher):
         block = frame.call.block
         block.scope.changing |= look.changing
         block.scope.deep |= look.wants_copies
+        block.scope.outside = look.outside
         reason = look.verdict()
         if reason is None:
             return True

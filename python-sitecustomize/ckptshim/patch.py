@@ -71,7 +71,8 @@ def trampoline(function: Function, number: int,
                token: str) -> Optional[types.CodeType]:
     """Code with function's parameters that goes through entry number of the gate.
 
-    token: of the gate. None for a function that is no plain one or has no first parameter.
+    token: of the gate. None for a function that is no plain one or has no first
+    parameter.
     """
     code = function.__code__
     plain = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE
@@ -146,7 +147,8 @@ def twin(function: Function) -> Function:
 
     If its code is a trampoline of another process, what that one's original does.
     """
-    made = Function(own_code(function.__code__), function.__globals__, function.__name__,
+    code = own_code(function.__code__)
+    made = Function(code, function.__globals__, function.__name__,
                     function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     made.__qualname__ = function.__qualname__
