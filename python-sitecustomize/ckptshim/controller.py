@@ -32,6 +32,7 @@ _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
 _OPENINGS = 64
+_RENEWALS = 4
 _GAIN = 0.99            # of the floor: an opening must bring it below
 _ALONE = 0.25           # of all saved bytes: a candidate worth opening at once
 _PROBE_STRIDE = 1 << 16
@@ -57,6 +58,7 @@ class Iteration:
         self.backward = False
         self.begun = time.perf_counter()
         self.strange = 0                # calls that the tape does not know
+        self.unmet = False              # a plain call of a block never proven
         self.stamp: Any = None          # of the root's gradients at the start
 
 
@@ -180,6 +182,8 @@ class Controller(Watcher):
         call = block.call(current)
         call.calls += 1
         mode = self._mode(current, block, call)
+        if mode is None and not block.barred and current.trust not in block.status:
+            current.unmet = True        # it was checkpointed by the job, say
         if mode is None and current.mode != "tape":
             return original(module, *args, **kwargs)
         if mode is None:
@@ -482,7 +486,12 @@ class Controller(Watcher):
             self._after_tape(current, kind)
         elif current.mode == "planned":
             assert current.tape is not None
-            if current.strange and kind.rounds < _TAPE_ROUNDS:
+            if (current.unmet and kind.renewals < _RENEWALS
+                    and (over or self.settings.minimum)):
+                kind.renewals += 1
+                kind.restart(self.generation)
+                kind.must_prove = True
+            elif current.strange and kind.rounds < _TAPE_ROUNDS:
                 kind.state = "tape"     # more calls than the tape has seen
                 kind.rounds += 1
             elif not current.irregular:
