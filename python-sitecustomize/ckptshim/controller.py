@@ -353,7 +353,9 @@ class Controller(Watcher):
         if self.settings.on_mismatch == "raise":
             raise MismatchError(f"ckptagent: {line}; no gradient was used "
                                 "(CKPT_ON_MISMATCH=warn goes on)")
-        self.agent.log("warning", line)
+        self.agent.log("warning", f"{line}; the block is recomputed no more")
+        if self.current is not None:
+            block.exclude(self.current.trust, "recompute_differs", final=True)
 
     def digest_stride(self, frame: Frame) -> Optional[int]:
         current, proof = self.current, self.settings.proof

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import torch
 
 from . import plain, tensors
+from .diagnose import Difference, explain
 from .mute import mute
 from .note import Note
 from .spill import SpilledTensor
@@ -41,8 +42,7 @@ _now = time.perf_counter
 KEEP, DROP, PROVE, MEASURE = "keep", "drop", "prove", "measure"
 
 _autograd = torch._C._autograd
-_push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
-_pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
+_push_hooks, _pop_hooks = plain.push, plain.pop
 _keeps_graph: Optional[Callable[[], bool]] = getattr(
     _autograd, "_get_current_graph_task_keep_graph", None)
 _LIGHT = 1 << 16     # bytes
@@ -385,7 +385,7 @@ class Frames:
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
         if wrong:
-            self._watcher.mismatch(frame, wrong)
+            self._watcher.mismatch(frame, explain(frame, wrong, indices, values))
         for handle, value in zip(empty, values):
             handle.tensor = value
             handle.version = value._version
@@ -417,12 +417,13 @@ class Frames:
         originals = frame.alive()
         self._watcher.recompute_begins(frame)
         begin = _now()
-        reason, detail = None, ""
+        reason, detail = None, Difference()
         values: list[torch.Tensor] = []
         try:
             values = self._recompute(frame, last)
         except Exception as error:
-            reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
+            reason = "recompute_raises"
+            detail = Difference(f"{type(error).__name__}: {error}")
         frame.call.recompute_ms = 1e3 * (_now() - begin)
         frame.call.recomputes += 1
         if reason is None:
@@ -437,8 +438,9 @@ class Frames:
         else:
             self.restore_spilled(frame)
         self._watcher.recompute_ends(frame)
+        why = explain(frame, detail, [*range(len(values))], values)
         frame.settle()
-        self._watcher.proven(frame, reason, detail)
+        self._watcher.proven(frame, reason, why)
 
     @staticmethod
     def _replaceable(frame: Frame, handle: Handle) -> bool:
@@ -449,11 +451,10 @@ class Frames:
                 and tensors.address(tensor) not in frame.outside)
 
     def _compare(self, frame: Frame, originals: list[Handle],
-                 values: list[torch.Tensor]) -> str:
-        """What differs between originals and recomputed values, or ""."""
+                 values: list[torch.Tensor]) -> Difference:
+        """What differs between originals and recomputed values."""
         if len(values) != len(frame.handles):
-            return (f"{len(values)} tensors were saved by the recompute, "
-                    f"{len(frame.handles)} by the forward")
+            return _counts(len(values), frame)
         for handle in originals:
             original = handle.tensor
             if handle.index in frame.spilled:
@@ -462,11 +463,11 @@ class Frames:
             if original is None or not tensors.droppable(original):
                 continue
             if not tensors.same_form(original, value):
-                return f"saved tensor {handle.index} has another form ({_form(value)})"
+                return _other_form(handle.index, _form(original), value)
             same = tensors.address(original) == tensors.address(value)
             if not same and not tensors.same_bits(original, value):
-                return f"saved tensor {handle.index} ({_form(value)}) has other bits"
-        return ""
+                return _other_bits(handle.index, value)
+        return Difference()
 
     # -- spill ---------------------------------------------------------------
 
@@ -545,28 +546,28 @@ class Frames:
                 for r, t in zip(ranges, values)]
 
     def _differences(self, frame: Frame, indices: list[int],
-                     values: list[torch.Tensor], count: int) -> str:
-        """What is wrong with the recomputed values of indices, or "".
+                     values: list[torch.Tensor], count: int) -> Difference:
+        """What is wrong with the recomputed values of indices.
 
         count: how many tensors the recompute saved.
         """
         if len(values) < len(indices):
-            return (f"{count} tensors were saved by the recompute, "
-                    f"{len(frame.handles)} by the forward")
+            return _counts(count, frame)
         if frame.digests is None:
             changed = frame.note.changed_versions() if frame.note else []
-            return "an input or a parameter was written to since" if changed else ""
+            return Difference("an input or a parameter was written to since"
+                              if changed else "")
         then = frame.digests.of(indices)
         if tensors.forms(values) != then.forms:
-            for index, value, *form in zip(indices, values, *then.forms):
-                if [value.dtype, value.shape] != form:
-                    return f"saved tensor {index} has another form ({_form(value)})"
+            for index, value, dtype, shape in zip(indices, values, *then.forms):
+                if (value.dtype, value.shape) != (dtype, shape):
+                    return _other_form(index, _named(dtype, shape), value)
         sums = self._sums(values, then.stride)
         if sums != then.sums:
             for index, value, now, sum_ in zip(indices, values, sums, then.sums):
                 if now != sum_:
-                    return f"saved tensor {index} ({_form(value)}) has other bits"
-        return ""
+                    return _other_bits(index, value)
+        return Difference()
 
 
 def _as_is(value: Any) -> Any:
@@ -586,9 +587,26 @@ def _touched(frame: Frame) -> bool:
                for h in frame.alive())
 
 
+def _counts(count: int, frame: Frame) -> Difference:
+    return Difference(f"{count} tensors were saved by the recompute, "
+                      f"{len(frame.handles)} by the forward")
+
+
+def _other_form(index: int, before: str, value: torch.Tensor) -> Difference:
+    return Difference(f"saved tensor {index} has another form, {_form(value)}, "
+                      f"it was {before}", index)
+
+
+def _other_bits(index: int, value: torch.Tensor) -> Difference:
+    return Difference(f"saved tensor {index} ({_form(value)}) has other bits", index)
+
+
 def _form(tensor: torch.Tensor) -> str:
-    name = str(tensor.dtype).replace("torch.", "")
-    return f"{name}{list(tensor.shape)}"
+    return _named(tensor.dtype, tensor.shape)
+
+
+def _named(dtype: torch.dtype, shape: Any) -> str:
+    return f"{str(dtype).replace('torch.', '')}{list(shape)}"
 
 
 def _modified(tensor: torch.Tensor, version: int) -> str:

@@ -65,6 +65,10 @@ def hooks_left(original: Any, hooks: Any, args: Any, kwargs: Any) -> Any:
     return original(hooks, *args, **kwargs)
 
 
+push = push_counted if counts_hooks else push_hooks
+pop = pop_counted if counts_hooks else pop_hooks
+
+
 def hooks_in_force() -> bool:
     """Whether the job has saved-tensor hooks of its own, or forbids them."""
     if counts_hooks:
