@@ -87,6 +87,7 @@ class Controller(Watcher):
         self.broken = False
         self.has_optimizer = False      # one was built
         self.stepped = False            # Optimizer.step was called
+        self.ending = False             # with the backward that is running
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
         self.growth = 0                 # largest growth of a block seen so far
@@ -158,7 +159,8 @@ class Controller(Watcher):
 
     def _root_enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         current = self.current
-        if current is not None and not self._hand_step_since(current):
+        if (current is not None and not self.ending
+                and not self._hand_step_since(current)):
             return
         if current is not None:
             self._finish()
@@ -304,13 +306,17 @@ class Controller(Watcher):
             if frame.state == frames.PROVE and \
                     self.agent.live(CPU) + self.growth > self.settings.limit:
                 current.spilled += self.frames.spill(frame)
+            if not _listed(current, frame.call):
+                current.irregular = True        # a graph of an earlier iteration
+                return
         self.agent.mark("B", frame.call.index)
         self.agent.block(frame.call.block.number)
 
     def recompute_ends(self, frame: Frame) -> None:
         self.recompute_ms += frame.call.recompute_ms
         self.agent.block(0)
-        self.agent.mark("R", frame.call.index)
+        if self.current is None or _listed(self.current, frame.call):
+            self.agent.mark("R", frame.call.index)
 
     def wants_proof(self, frame: Frame) -> bool:
         current = self.current
@@ -439,10 +445,31 @@ class Controller(Watcher):
             return bool(stamp.versions != current.stamp.versions)
         return bool(current.backward or stamp != current.stamp)
 
-    def before_step(self) -> None:
-        """An optimizer is about to change parameters."""
-        if self.frames.dropped:
-            self.frames.rematerialise()
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to change parameters.
+
+        In a backward, from a hook on a parameter whose gradient is complete:
+        what other blocks have dropped does not depend on it.
+        """
+        if not self.frames.dropped:
+            return
+        changing = None
+        if plain.in_backward():
+            changing = {id(p) for group in optimizer.param_groups
+                        for p in group["params"]}
+        self.frames.rematerialise(changing)
+
+    def finish_after_backward(self) -> bool:
+        """The iteration ends with the backward that is running; False: known."""
+        if self.ending:
+            return False
+        self.ending = True
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_over)
+        return True
+
+    def _backward_over(self) -> None:
+        if self.ending:
+            self.finish()
 
     def finish(self) -> None:
         """The iteration has ended: learn from it."""
@@ -453,6 +480,7 @@ class Controller(Watcher):
 
     def _finish(self) -> None:
         current, self.current = self.current, None
+        self.ending = False
         if current is None:
             self._count(self.agent.peak(CPU))   # its root could not be watched
             self.agent.peak_reset(CPU)
@@ -597,6 +625,11 @@ class Controller(Watcher):
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.events.clear()
+
+
+def _listed(current: Iteration, call: Call) -> bool:
+    """Whether a call is one of this iteration's."""
+    return call.index < len(current.calls) and current.calls[call.index] is call
 
 
 class _Stamp(NamedTuple):

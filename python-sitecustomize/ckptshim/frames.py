@@ -395,13 +395,16 @@ class Frames:
             torch.autograd.Variable._execution_engine.queue_callback(
                 lambda: _empty(later))
 
-    def rematerialise(self) -> None:
+    def rematerialise(self, changing: Optional[set[int]] = None) -> None:
         """Give every dropped frame its tensors back, for good.
 
         Called before parameters change: a later backward still needs the
-        values of now.
+        values of now. changing: their ids, if no other frames are concerned.
         """
         for frame in [f for r in self.dropped[:] if (f := r()) is not None]:
+            note = frame.note
+            if changing is not None and note is not None and not note.reads(changing):
+                continue
             with self._lock:
                 if frame.state == DROP and any(h.tensor is None for h in frame.alive()):
                     with torch.enable_grad():

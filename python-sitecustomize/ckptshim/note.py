@@ -171,6 +171,10 @@ class Note:
                   else [*tensors.tensors_in((args, kwargs))])
         return self._tree.addresses() | tensors.addresses(inputs)
 
+    def reads(self, ids: set[int]) -> bool:
+        """Whether a tensor with one of these ids is an input or in a module."""
+        return not ids.isdisjoint(map(id, self._inputs + self._tree.solid))
+
     @property
     def parameter_bytes(self) -> int:
         """Bytes of the module's parameters and buffers when it was first seen."""

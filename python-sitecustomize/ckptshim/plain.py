@@ -76,6 +76,11 @@ def hooks_in_force() -> bool:
     return _top_hooks(True) is not None or not _hooks_enabled()
 
 
+def in_backward() -> bool:
+    """Whether this thread runs a part of a backward."""
+    return _graph_task() != -1
+
+
 def must_be_plain() -> bool:
     """No gradients, a running backward, a transform, a mode or a trace.
 

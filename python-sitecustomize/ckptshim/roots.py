@@ -163,12 +163,16 @@ class Roots:
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._controller.stepped = True
         self._controller.planning.optimizers.add(optimizer)
-        self._controller.before_step()
+        self._controller.before_step(optimizer)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._steps.ends(id(optimizer)):
+        if plain.in_backward():         # one of many, as soon as a gradient is there
+            if not self._controller.finish_after_backward():
+                return
+        elif self._steps.ends(id(optimizer)):
+            self._controller.finish()
+        else:
             return
-        self._controller.finish()
         if self._learning:
             self._learning -= 1
             if not self._learning:
