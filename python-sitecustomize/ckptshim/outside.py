@@ -14,6 +14,7 @@ generators. What is not followed shows in the digests, if it matters.
 from __future__ import annotations
 
 import collections
+import enum
 import types
 from typing import Any, Iterator, Optional
 
@@ -22,10 +23,18 @@ import torch
 from . import streams, structures
 from .foreign import is_foreign, is_foreign_class
 from .patch import own_code
-from .places import Attributes, Binding, Cell, ClassAttributes, Items, Place, Stream
+from .places import (
+    Attributes,
+    Bindings,
+    Cells,
+    ClassAttributes,
+    Items,
+    Place,
+    Stream,
+)
 
 _FUNCTIONS = 256        # whose code is read
-_PLACES = 48            # followed for one block
+_PLACES = 16            # of each kind, for one block
 _DEPTH = 2              # of containers inside containers
 _MISSING = object()
 _WRAPPERS = (staticmethod, classmethod)
@@ -91,14 +100,17 @@ def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
     for function in functions:
         walk.value(function, 0)
     walk.run()
-    return Outside(walk.places) if walk.places else NOTHING
+    places = walk.found()
+    return Outside(places) if places else NOTHING
 
 
 class _Walk:
     """Follows names from function to function, breadth first."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
+        self._places: dict[type, list[Place]] = {}
+        self._names: dict[int, tuple[dict[str, Any], list[str]]] = {}
+        self._cells: list[Any] = []
         self.classes: collections.deque[type] = collections.deque()
         self._functions: collections.deque[types.FunctionType] = collections.deque()
         self._seen: set[Any] = set()
@@ -112,6 +124,16 @@ class _Walk:
             else:
                 self._class(self.classes.popleft())
 
+    def found(self) -> list[Place]:
+        """The places met; what is alike in one."""
+        places: list[Place] = [Bindings(scope, names[:_PLACES])
+                               for scope, names in self._names.values()]
+        if self._cells:
+            places.append(Cells(self._cells[:_PLACES]))
+        for alike in self._places.values():
+            places += alike[:_PLACES]
+        return places
+
     def _new(self, key: Any) -> bool:
         if key in self._seen:
             return False
@@ -119,8 +141,7 @@ class _Walk:
         return True
 
     def _add(self, place: Place) -> None:
-        if len(self.places) < _PLACES:
-            self.places.append(place)
+        self._places.setdefault(type(place), []).append(place)
 
     def _function(self, function: types.FunctionType) -> None:
         self._count += 1
@@ -139,13 +160,14 @@ class _Walk:
             inside = cell.cell_contents
         except ValueError:
             return
-        if type(inside) in structures.ATOMS:
-            self._add(Cell(cell))
+        if type(inside) in places_bound:
+            self._cells.append(cell)
         self.value(inside, 0)
 
     def _name(self, scope: dict[str, Any], name: str, code: types.CodeType) -> None:
         value = scope.get(name, _MISSING)
-        if value is _MISSING or not self._new((id(scope), name)):
+        if (value is _MISSING or name[:2] == "__"
+                or not self._new((id(scope), name))):
             return
         if isinstance(value, types.ModuleType):
             if not is_foreign(value.__dict__):
@@ -153,7 +175,7 @@ class _Walk:
                     self._name(value.__dict__, attribute, code)
             return
         if type(value) in places_bound:
-            self._add(Binding(scope, name))
+            self._names.setdefault(id(scope), (scope, []))[1].append(name)
         self.value(value, 0)
 
     def value(self, value: Any, depth: int) -> None:
@@ -181,7 +203,8 @@ class _Walk:
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
         own = getattr(value, "__dict__", None)
-        if is_foreign_class(kind) or type(own) is not dict:
+        if (is_foreign_class(kind) or type(own) is not dict
+                or issubclass(kind, enum.Enum)):
             return
         self._add(Attributes(own))
         self.classes.append(kind)
@@ -190,7 +213,8 @@ class _Walk:
 
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
-            if is_foreign_class(base) or not self._new(("class", id(base))):
+            if (is_foreign_class(base) or issubclass(base, enum.Enum)
+                    or not self._new(("class", id(base)))):
                 continue
             self._add(ClassAttributes(base))
             for item in list(base.__dict__.values()):

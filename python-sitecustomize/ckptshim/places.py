@@ -8,7 +8,8 @@ there now, and ``put(wanted, now)``, which writes only what differs.
 from __future__ import annotations
 
 import collections
-from typing import Any, Iterable, Optional
+import operator
+from typing import Any, Iterable, Optional, Sequence
 
 import torch
 
@@ -16,13 +17,21 @@ from . import attributes, streams, structures
 
 _SMALL = 64             # entries that are kept in a note
 _LARGE = 1 << 16        # entries that are compared at all
-_MISSING: Any = object()
+_ABSENT: Any = object()     # nothing stands here
+_SKIP: Any = object()       # stands for what may not be kept for long
 _PLAIN = structures.ATOMS
 
 
 def _is_plain(values: Iterable[Any]) -> bool:
     """Whether these may be kept for long: numbers, names, functions."""
     return _PLAIN.issuperset(map(type, values))
+
+
+def _kept(values: Sequence[Any]) -> Sequence[Any]:
+    """What may be kept of them for long."""
+    if _is_plain(values):
+        return values
+    return [v if v is _ABSENT or type(v) in _PLAIN else _SKIP for v in values]
 
 
 class Place:
@@ -42,55 +51,66 @@ class Place:
         """Make it what was wanted, if now differs."""
 
 
-class Binding(Place):
-    """A global name that is bound to a number or the like."""
+class Bindings(Place):
+    """Global names of one module that are bound to numbers and the like."""
 
-    __slots__ = ("_scope", "_name")
+    __slots__ = ("_scope", "_names", "_get")
 
-    def __init__(self, scope: dict[str, Any], name: str) -> None:
-        self._scope, self._name = scope, name
-
-    def past(self) -> Any:
-        value = self._scope.get(self._name, _MISSING)
-        return value if value is _MISSING or type(value) in _PLAIN else None
-
-    def present(self) -> Any:
-        return self._scope.get(self._name, _MISSING)
-
-    def put(self, wanted: Any, now: Any) -> None:
-        if wanted is now:
-            return
-        if wanted is _MISSING:
-            self._scope.pop(self._name, None)
-        else:
-            self._scope[self._name] = wanted
-
-
-class Cell(Place):
-    """A closure's variable that holds a number or the like."""
-
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: Any) -> None:
-        self._cell = cell
+    def __init__(self, scope: dict[str, Any], names: list[str]) -> None:
+        self._scope, self._names = scope, names
+        self._get = operator.itemgetter(*names, names[0])   # two at least: a tuple
 
     def past(self) -> Any:
-        value = self.present()
-        return value if value is _MISSING or type(value) in _PLAIN else None
+        return _kept(self.present())
 
     def present(self) -> Any:
         try:
-            return self._cell.cell_contents
-        except ValueError:
-            return _MISSING
+            return self._get(self._scope)
+        except KeyError:
+            return [self._scope.get(name, _ABSENT) for name in self._names]
 
     def put(self, wanted: Any, now: Any) -> None:
-        if wanted is now:
-            return
-        if wanted is _MISSING:
-            del self._cell.cell_contents
-        else:
-            self._cell.cell_contents = wanted
+        for name, then, value in zip(self._names, wanted, now):
+            if then is value or then is _SKIP:
+                continue
+            if then is _ABSENT:
+                del self._scope[name]
+            else:
+                self._scope[name] = then
+
+
+class Cells(Place):
+    """Variables of closures that hold numbers and the like."""
+
+    __slots__ = ("_cells",)
+
+    def __init__(self, cells: list[Any]) -> None:
+        self._cells = cells
+
+    def past(self) -> Any:
+        return _kept(self.present())
+
+    def present(self) -> Any:
+        try:
+            return [cell.cell_contents for cell in self._cells]
+        except ValueError:
+            return [_inside(cell) for cell in self._cells]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        for cell, then, value in zip(self._cells, wanted, now):
+            if then is value or then is _SKIP:
+                continue
+            if then is _ABSENT:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = then
+
+
+def _inside(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _ABSENT
 
 
 class Items(Place):
@@ -131,7 +151,7 @@ class Items(Place):
     def put(self, wanted: Any, now: Any) -> None:
         if now is None or attributes.same_items(wanted, now):
             return
-        if isinstance(wanted, dict) and any(v is _MISSING for v in wanted.values()):
+        if isinstance(wanted, dict) and any(v is _SKIP for v in wanted.values()):
             _put_plain(self._container, wanted, now)
         else:
             attributes._refill(self._container, wanted)
@@ -139,7 +159,7 @@ class Items(Place):
 
 def _plain_only(items: dict[Any, Any]) -> dict[Any, Any]:
     """Only the keys stand for what may not be kept for long."""
-    return {key: value if type(value) in _PLAIN else _MISSING
+    return {key: value if type(value) in _PLAIN else _SKIP
             for key, value in items.items()}
 
 
@@ -149,7 +169,7 @@ def _put_plain(own: dict[Any, Any], wanted: dict[Any, Any],
     for key in now.keys() - wanted.keys():
         own.pop(key, None)
     for key, value in wanted.items():
-        if value is not _MISSING and now.get(key, _MISSING) is not value:
+        if value is not _SKIP and now.get(key, _ABSENT) is not value:
             own[key] = value
 
 
@@ -165,7 +185,7 @@ class Attributes(Place):
         own = self._own
         if len(own) > _SMALL:
             return None
-        return _plain_only(own)
+        return own.copy() if _is_plain(own.values()) else _plain_only(own)
 
     def present(self) -> Any:
         return dict(self._own)
@@ -175,29 +195,32 @@ class Attributes(Place):
 
 
 class ClassAttributes(Place):
-    """The attributes of a class of the job's, but for its functions."""
+    """The numbers and the like among the attributes of a class of the job's."""
 
-    __slots__ = ("_class", "_names", "_size")
+    __slots__ = ("_own", "_class", "_names", "_size")
 
     def __init__(self, kind: type) -> None:
+        self._own = kind.__dict__
         self._class = kind
         self._size = -1
         self._names: list[str] = []
 
     def present(self) -> Optional[dict[str, Any]]:
-        own = self._class.__dict__
+        own = self._own
         if len(own) != self._size:
             self._size = len(own)
             self._names = [name for name, value in own.items()
                            if name[:2] != "__" and type(value) in _DATA]
-        return {name: own[name] for name in self._names if name in own}
+        return {name: own[name] for name in self._names} if self._names else _NONE
 
     def put(self, wanted: Any, now: Any) -> None:
+        if wanted is now:
+            return
         kind = self._class
         for name in now.keys() - wanted.keys():
             delattr(kind, name)
         for name, value in wanted.items():
-            if now.get(name, _MISSING) is not value:
+            if now.get(name, _ABSENT) is not value:
                 setattr(kind, name, value)
 
 
@@ -220,5 +243,6 @@ class Stream(Place):
             self._put(self._generator, wanted)
 
 
+_NONE: dict[str, Any] = {}
 _DATA = frozenset((bool, int, float, complex, str, bytes, type(None), torch.dtype,
                    torch.device))
