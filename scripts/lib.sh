@@ -94,8 +94,9 @@ need_packages() {
 
 requirements() { # LEVEL
 	case $1 in
-	run | test) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
-	test | new | old) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
+	run | test | machinery) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
+	machinery) printf '%s\n' "$ROOT/scripts/requirements-test.txt" ;;&
+	test | new | old | machinery) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
 	esac
 }
 

@@ -83,8 +83,8 @@ static void print_differences(const struct run *runs, size_t count)
 		printf("  and %zu more\n", total - NAMED_MOST);
 }
 
-static void print_range(const struct run *runs, size_t count, enum run_peak which,
-			const char *what)
+static void print_range(const struct run *runs, size_t count,
+			enum run_peak which, const char *what)
 {
 	int64_t low = INT64_MAX, high = -1;
 	char least[TEXT_SIZE], most[TEXT_SIZE];
@@ -127,9 +127,9 @@ int report_spread(const struct run *runs, size_t count)
 
 	if (count < 2)
 		return 0;
-	text_row(&table, (const char *[]){ "rank", "last peak", "highest",
-					   "predicted", "recomputed",
-					   "excluded" });
+	text_row(&table,
+		 (const char *[]){ "rank", "last peak", "highest", "predicted",
+				   "recomputed", "excluded" });
 	for (size_t i = 0; i < count; i++)
 		add_rank(&table, &runs[i]);
 	error = text_print(&table);

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from ckptshim import outside
 from ckptshim.note import Note, Scope
-from torch import nn
 
 count = 0
 log: list[Any] = []
@@ -73,7 +74,7 @@ def disturb(block: nn.Module) -> None:
     meter.seen += 1
     Meter.total += 1
     Block.strength += 2
-    setattr(Block, "other", count)
+    Block.other = count
 
 
 @pytest.fixture
