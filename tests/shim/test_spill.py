@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from ckptshim import spill
 from ckptshim.spill import Spill
 
