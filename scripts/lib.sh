@@ -95,8 +95,10 @@ need_packages() {
 
 requirements() { # LEVEL
 	case $1 in
-	run | test) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
-	test | new | old | phantom*) printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
+	run | test | machinery) printf '%s\n' "$ROOT/scripts/requirements.txt" ;;&
+	machinery) printf '%s\n' "$ROOT/scripts/requirements-test.txt" ;;&
+	test | new | old | machinery | phantom*)
+		printf '%s\n' "$ROOT/scripts/requirements-$1.txt" ;;
 	esac
 }
 

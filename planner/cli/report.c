@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "documents.h"
 #include "report_peak.h"
+#include "report_spread.h"
 #include "text.h"
 
 struct report {
@@ -171,24 +172,6 @@ static int print_run(const struct report *r, const struct run *run)
 	return error ? error : print_events(run);
 }
 
-static void print_spread(const struct report *r)
-{
-	int64_t low = INT64_MAX, high = -1;
-	char least[TEXT_SIZE], most[TEXT_SIZE];
-
-	for (size_t i = 0; i < r->count; i++) {
-		int64_t peak = r->runs[i].peaks[RUN_MAX];
-
-		if (peak < 0)
-			continue;
-		low = peak < low ? peak : low;
-		high = peak > high ? peak : high;
-	}
-	if (r->count > 1 && high >= 0)
-		printf("%zu ranks: highest peaks from %s to %s\n", r->count,
-		       text_bytes(least, low), text_bytes(most, high));
-}
-
 static int by_rank(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
@@ -213,7 +196,8 @@ static int print_report(const struct report *r)
 	}
 	if (r->count > 1)
 		putchar('\n');
-	print_spread(r);
+	if (report_spread(r->runs, r->count) < 0)
+		return cli_fault(r->command, "out of memory");
 	return status;
 }
 

@@ -106,10 +106,10 @@ class Block:
         self.status[key] = TRUSTED
         self.reason = None
 
-    def exclude(self, key: str, reason: str) -> None:
-        """It cannot be recomputed, as far as is known now."""
+    def exclude(self, key: str, reason: str, final: bool = False) -> None:
+        """It cannot be recomputed, as far as is known now, or for good."""
         self.status[key] = reason
-        self.tries[key] = self.tries.get(key, 0) + 1
+        self.tries[key] = _TRIES if final else self.tries.get(key, 0) + 1
         self.reason = reason
 
     def own_addresses(self) -> set[int]:

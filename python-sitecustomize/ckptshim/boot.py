@@ -9,7 +9,7 @@ from typing import Optional
 
 import torch
 
-from . import device, discover
+from . import compilers, device, discover
 from .bridge import Agent, Planner
 from .controller import Controller
 from .events import Events
@@ -41,6 +41,7 @@ class Session:
 
     def start(self) -> None:
         """Begin to watch; write at exit; start afresh in forked children."""
+        compilers.hide()
         self.roots.install()
         atexit.register(self.report.at_exit)
         os.register_at_fork(after_in_child=self._after_fork)

@@ -38,6 +38,7 @@ _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
 _PROBE_STRIDE = 1 << 16
 _UNKNOWN = 0.25         # of the limit: what a first iteration may need at its end
+_RENEWALS = 4
 
 
 class Controller(Watcher):
@@ -61,6 +62,7 @@ class Controller(Watcher):
         self.broken = False
         self.has_optimizer = False      # one was built
         self.stepped = False            # Optimizer.step was called
+        self.ending = False             # with the backward that is running
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
         self.planned = False            # the last iteration followed a plan
@@ -87,7 +89,8 @@ class Controller(Watcher):
 
     def _root_enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         current = self.current
-        if current is not None and not self._hand_step_since(current):
+        if (current is not None and not self.ending
+                and not self._hand_step_since(current)):
             return
         if current is not None:
             self._finish()
@@ -133,6 +136,8 @@ class Controller(Watcher):
         call = block.call(current)
         call.calls += 1
         mode = self._mode(current, block, call)
+        if mode is None and not block.barred and current.trust not in block.status:
+            current.unmet = True        # it was checkpointed by the job, say
         if mode is None and current.mode != "tape":
             return original(module, *args, **kwargs)
         if mode is None:
@@ -211,6 +216,7 @@ class Controller(Watcher):
         block = frame.call.block
         block.scope.changing |= look.changing
         block.scope.deep |= look.wants_copies
+        block.scope.outside = look.outside
         reason = look.verdict()
         if reason is None:
             return True
@@ -262,13 +268,17 @@ class Controller(Watcher):
             if frame.state == PROVE and not self.frames.proofs.unreal and \
                     self.device.live() + self.growth > self.settings.limit:
                 current.spilled += self.frames.proofs.spill(frame)
+            if not _listed(current, frame.call):
+                current.irregular = True        # a graph of an earlier iteration
+                return
         self.agent.mark("B", frame.call.index)
         self.agent.block(frame.call.block.number)
 
     def recompute_ends(self, frame: Frame) -> None:
         self.recompute_ms += frame.call.recompute_ms
         self.agent.block(0)
-        self.agent.mark("R", frame.call.index)
+        if self.current is None or _listed(self.current, frame.call):
+            self.agent.mark("R", frame.call.index)
 
     def wants_proof(self, frame: Frame) -> bool:
         current = self.current
@@ -311,7 +321,9 @@ class Controller(Watcher):
         if self.settings.on_mismatch == "raise":
             raise MismatchError(f"ckptagent: {line}; no gradient was used "
                                 "(CKPT_ON_MISMATCH=warn goes on)")
-        self.agent.log("warning", line)
+        self.agent.log("warning", f"{line}; the block is recomputed no more")
+        if self.current is not None:
+            block.exclude(self.current.trust, "recompute_differs", final=True)
 
     def digest_stride(self, frame: Frame) -> Optional[int]:
         current, proof = self.current, self.settings.proof
@@ -399,11 +411,33 @@ class Controller(Watcher):
             return bool(now.versions != current.stamp.versions)
         return bool(current.backward or now != current.stamp)
 
-    def before_step(self) -> None:
-        """An optimizer is about to change parameters."""
-        if self.frames.dropped:
-            self.frames.rematerialise()
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to change parameters.
+
+        In a backward, from a hook on a parameter whose gradient is complete:
+        what other blocks have dropped does not depend on it.
+        """
         self.frames.proofs.read()
+        if not self.frames.dropped:
+            return
+        changing = None
+        if plain.in_backward():
+            changing = {id(p) for group in optimizer.param_groups
+                        for p in group["params"]}
+        self.frames.rematerialise(changing)
+        self.frames.proofs.read()
+
+    def finish_after_backward(self) -> bool:
+        """The iteration ends with the backward that is running; False: known."""
+        if self.ending:
+            return False
+        self.ending = True
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_over)
+        return True
+
+    def _backward_over(self) -> None:
+        if self.ending:
+            self.finish()
 
     def finish(self) -> None:
         """The iteration has ended: learn from it."""
@@ -415,6 +449,7 @@ class Controller(Watcher):
     def _finish(self) -> None:
         current, self.current = self.current, None
         self.planned = current is not None and current.mode == "planned"
+        self.ending = False
         if current is None:
             self._count(self.device.taken_peak())   # its root could not be watched
             self.device.reset()
@@ -456,7 +491,12 @@ class Controller(Watcher):
             self._after_tape(current, kind)
         elif current.mode == "planned":
             assert current.tape is not None
-            if current.strange and kind.rounds < _TAPE_ROUNDS:
+            if (current.unmet and kind.renewals < _RENEWALS
+                    and (over or self.settings.minimum)):
+                kind.renewals += 1
+                kind.restart(self.candidates.generation)
+                kind.must_prove = True
+            elif current.strange and kind.rounds < _TAPE_ROUNDS:
                 kind.state = "tape"     # more calls than the tape has seen
                 kind.rounds += 1
             elif not current.irregular:
@@ -543,3 +583,8 @@ class Controller(Watcher):
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.events.clear()
+
+
+def _listed(current: Iteration, call: Call) -> bool:
+    """Whether a call is one of this iteration's."""
+    return call.index < len(current.calls) and current.calls[call.index] is call

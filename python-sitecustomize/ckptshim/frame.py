@@ -128,8 +128,12 @@ class Frame:
 
 def form(tensor: torch.Tensor) -> str:
     """Its dtype and shape, for a message."""
-    name = str(tensor.dtype).replace("torch.", "")
-    return f"{name}{list(tensor.shape)}"
+    return named(tensor.dtype, tensor.shape)
+
+
+def named(dtype: torch.dtype, shape: Any) -> str:
+    """A dtype and a shape, for a message."""
+    return f"{str(dtype).replace('torch.', '')}{list(shape)}"
 
 
 def _nobody() -> None:

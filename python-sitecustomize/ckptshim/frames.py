@@ -22,6 +22,7 @@ import torch
 
 from . import plain, tensors
 from .clock import Clock
+from .diagnose import explain
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .note import Note
 from .proof import Proofs
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 _ref = weakref.ref
 
 _autograd = torch._C._autograd
-_push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
-_pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
+_push_hooks, _pop_hooks = plain.push, plain.pop
 _keeps_graph: Optional[Callable[[], bool]] = getattr(
     _autograd, "_get_current_graph_task_keep_graph", None)
 _MANY = 64
@@ -239,7 +239,8 @@ class Frames:
         frame.call.recomputes += 1
         self._watcher.recompute_ends(frame)
         if wrong:
-            self._watcher.mismatch(frame.call, wrong)
+            self._watcher.mismatch(frame.call,
+                                   explain(frame, wrong, indices, values))
         for handle, value in zip(empty, values):
             handle.tensor = value
             handle.version = value._version
@@ -249,13 +250,16 @@ class Frames:
             torch.autograd.Variable._execution_engine.queue_callback(
                 lambda: _empty(later))
 
-    def rematerialise(self) -> None:
+    def rematerialise(self, changing: Optional[set[int]] = None) -> None:
         """Give every dropped frame its tensors back, for good.
 
         Called before parameters change: a later backward still needs the
-        values of now.
+        values of now. changing: their ids, if no other frames are concerned.
         """
         for frame in [f for r in self.dropped[:] if (f := r()) is not None]:
+            note = frame.note
+            if changing is not None and note is not None and not note.reads(changing):
+                continue
             with self._lock:
                 if frame.state == DROP and any(h.tensor is None for h in frame.alive()):
                     with torch.enable_grad():

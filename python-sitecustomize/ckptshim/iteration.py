@@ -33,6 +33,7 @@ class Iteration:
         self.backward = False
         self.begun = time.perf_counter()
         self.strange = 0                # calls that the tape does not know
+        self.unmet = False              # a plain call of a block never proven
         self.stamp: Any = None          # of the root's gradients at the start
 
 

@@ -91,6 +91,7 @@ class Kind:
         self.last: Optional[tuple[int, int]] = None     # base, peak
         self.generation = 0
         self.used = 0                   # the number of its last iteration
+        self.renewals = 0               # for blocks that no proof has met
 
     def restart(self, generation: int) -> None:
         """Learn again: other candidates, or a budget that is too small."""

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Optional
 
 import torch
 
-from . import contents, modes, streams, tensors
+from . import contents, modes, outside, streams, tensors
 from .attributes import reorder
 from .structures import Copier, hold, is_flat
 from .tree import Form, Plan, Stale, Tree
@@ -33,6 +33,7 @@ class Scope:
         deep: copy every record among the arguments, since the forward changes them.
         lean: then hold no tensor inside them. A proof shows whether they were
             needed: a cache passed from layer to layer is only added to.
+        outside: the globals and the like that its code leads to.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -40,6 +41,7 @@ class Scope:
         self._plan: Optional[Plan] = None
         self.deep = False
         self.lean = True
+        self.outside = outside.NOTHING
         self._changing: set[str] = set()
         self._known: set[Form] = set()
         self._form: Form = ()
@@ -88,7 +90,7 @@ class Present:
     """What ``Note.leave`` puts back."""
 
     __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
-                 "orders")
+                 "orders", "outside")
 
     def __init__(self, tree: Tree, inside: Any, held: contents.Held,
                  past: modes.Modes) -> None:
@@ -99,6 +101,7 @@ class Present:
         self.streams = streams.take()
         self.modes = modes.enter(past)
         self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
+        self.outside: Optional[outside.State] = None
 
 
 class Note:
@@ -106,7 +109,7 @@ class Note:
 
     __slots__ = ("known", "_scope", "_tree", "_contents", "_streams", "_modes",
                  "_context", "_args", "_kwargs", "_inputs", "_versions", "_module",
-                 "_copier", "_copied")
+                 "_copier", "_copied", "_outside")
 
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
@@ -138,6 +141,7 @@ class Note:
         self._streams = streams.take()
         self._modes = modes.take()
         self._context = contextvars.copy_context()
+        self._outside = scope.outside.past()
         self._versions = _versions(self._inputs + tree.solid)
 
     def _hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -166,6 +170,10 @@ class Note:
         inputs = (self._inputs if self._copier is None
                   else [*tensors.tensors_in((args, kwargs))])
         return self._tree.addresses() | tensors.addresses(inputs)
+
+    def reads(self, ids: set[int]) -> bool:
+        """Whether a tensor with one of these ids is an input or in a module."""
+        return not ids.isdisjoint(map(id, self._inputs + self._tree.solid))
 
     @property
     def parameter_bytes(self) -> int:
@@ -218,6 +226,7 @@ class Note:
             if then is not now and not then.same(now):
                 present.orders = then.put()
             contents.put_all(self._contents)
+            present.outside = self._scope.outside.enter(self._outside)
             streams.put(self._streams, present.streams)
         except BaseException:
             self.leave(present)
@@ -243,6 +252,7 @@ class Note:
                 try:
                     streams.put(present.streams, streams.take())
                 finally:
+                    outside.leave(present.outside)
                     _put_back(present)
 
     def changed_versions(self) -> list[str]:

@@ -11,6 +11,7 @@ bytecode can follow.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import types
 from typing import Any, Callable, Optional
@@ -24,33 +25,54 @@ _SOURCE = """
 def make({cells}):
     def {name}({parameters}):
         {keep}
-        import {gate} as {local}
-        if {local}.is_compiling():
-            return {local}.originals[{number}]({passed})
-        return {local}.runs[{number}](
-            {local}.originals[{number}], {first}, ({positional}), dict({keywords}))
+        try:
+            import {gate} as {local}
+        except ImportError:
+            {local} = None
+        if {local} is not None and {local}.token == {token!r}:
+            if {local}.is_compiling():
+                return {local}.originals[{number}]({passed})
+            return {local}.runs[{number}](
+                {local}.originals[{number}], {first}, ({positional}), dict({keywords}))
+        import types as {local}
+        return {local}.FunctionType({own!r}, globals(), {title!r}, None,
+            {closure})({passed})
     return {name}
 """
+_OWN = "the code of the original"
 
 
 def _gate(is_compiling: Callable[[], bool]) -> Any:
     """The module that the new code of patched functions imports.
 
     Its originals are twins of the patched functions, with their first code; its
-    runs are what is called instead: ``run(original, self, args, kwargs)``. It is
-    of the very type of modules: older compilers follow no other.
+    runs are what is called instead: ``run(original, self, args, kwargs)``; its
+    token is of this process and its forked children alone. It is of the very
+    type of modules: older compilers follow no other.
     """
     gate: Any = types.ModuleType(GATE)
     gate.is_compiling = is_compiling
     gate.originals = []
     gate.runs = []
+    gate.token = os.urandom(12).hex()
     return gate
 
 
-def trampoline(function: Function, number: int) -> Optional[types.CodeType]:
+def own_code(code: types.CodeType) -> types.CodeType:
+    """The code of the original in what a trampoline is made of; else code itself."""
+    if GATE not in code.co_names:
+        return code
+    held = [c for c in code.co_consts if isinstance(c, types.CodeType)
+            and c.co_firstlineno == code.co_firstlineno and c.co_name == code.co_name]
+    return held[0] if len(held) == 1 else code
+
+
+def trampoline(function: Function, number: int,
+               token: str) -> Optional[types.CodeType]:
     """Code with function's parameters that goes through entry number of the gate.
 
-    None for a function that is no plain one or has no first parameter.
+    token: of the gate. None for a function that is no plain one or has no first
+    parameter.
     """
     code = function.__code__
     plain = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE
@@ -58,21 +80,34 @@ def trampoline(function: Function, number: int) -> Optional[types.CodeType]:
     takes_self = code.co_argcount or code.co_flags & inspect.CO_VARARGS
     if not plain or not takes_self:
         return None
+    code = own_code(code)
     parts = _parameters(code)
     parts.update(cells=", ".join(code.co_freevars), name="function", gate=GATE,
                  keep=f"if 0: {', '.join(code.co_freevars)}" if code.co_freevars
                  else "pass",
-                 number=str(number), local=_unused(code))
+                 number=str(number), local=_unused(code), token=token, own=_OWN,
+                 title=code.co_name, closure=_closure(code))
     space: dict[str, Any] = {}
     exec(_SOURCE.format(**parts), space)  # noqa: S102 - made of parameter names only
     made: types.CodeType = space["make"](*[None] * len(code.co_freevars)).__code__
     if made.co_freevars != code.co_freevars:
         return None
+    consts = tuple(code if const == _OWN else const for const in made.co_consts)
+    cells = [c for c in made.co_consts if isinstance(c, types.CodeType)]
+    if any(inner.co_freevars != code.co_freevars for inner in cells):
+        return None
     looks = {"co_filename": code.co_filename, "co_firstlineno": code.co_firstlineno,
              "co_name": code.co_name}
     if hasattr(code, "co_qualname"):
         looks["co_qualname"] = code.co_qualname
-    return made.replace(**looks)  # type: ignore[arg-type]
+    return made.replace(co_consts=consts, **looks)  # type: ignore[arg-type]
+
+
+def _closure(code: types.CodeType) -> str:
+    """An expression for the cells of the function that code is running in."""
+    if not code.co_freevars:
+        return "None"
+    return f"(lambda: ({', '.join(code.co_freevars)},)).__closure__"
 
 
 def _parameters(code: types.CodeType) -> dict[str, str]:
@@ -108,8 +143,12 @@ def _unused(code: types.CodeType) -> str:
 
 
 def twin(function: Function) -> Function:
-    """A function that does what this one does now, whatever becomes of it."""
-    made = Function(function.__code__, function.__globals__, function.__name__,
+    """A function that does what this one does now, whatever becomes of it.
+
+    If its code is a trampoline of another process, what that one's original does.
+    """
+    code = own_code(function.__code__)
+    made = Function(code, function.__globals__, function.__name__,
                     function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     made.__qualname__ = function.__qualname__
@@ -141,7 +180,7 @@ class Patches:
         known = self._done.get(id(function))
         if known is not None and function.__code__ is known[2]:
             return True
-        code = trampoline(function, len(self._gate.runs))
+        code = trampoline(function, len(self._gate.runs), self._gate.token)
         if code is None:
             return False
         self._done[id(function)] = (function, function.__code__, code)

@@ -65,11 +65,20 @@ def hooks_left(original: Any, hooks: Any, args: Any, kwargs: Any) -> Any:
     return original(hooks, *args, **kwargs)
 
 
+push = push_counted if counts_hooks else push_hooks
+pop = pop_counted if counts_hooks else pop_hooks
+
+
 def hooks_in_force() -> bool:
     """Whether the job has saved-tensor hooks of its own, or forbids them."""
     if counts_hooks:
         return _pushed.count > 0 or not _hooks_enabled()
     return _top_hooks(True) is not None or not _hooks_enabled()
+
+
+def in_backward() -> bool:
+    """Whether this thread runs a part of a backward."""
+    return _graph_task() != -1
 
 
 def must_be_plain() -> bool:

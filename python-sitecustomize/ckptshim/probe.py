@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import attributes, contents, digest, interrupts, modes, structures
+from . import attributes, contents, digest, interrupts, modes, outside, structures
 from .reach import ARGUMENT, GLOBAL, MODULE
 from .tensors import tensors_in
 from .tracer import Tracer
@@ -41,6 +41,7 @@ class Look:
         copied: ids of the objects among the arguments that a recompute gets
             copies of (``Note.copied``); to be set before the forward ends.
         wants_copies: arguments changed that a deep note would copy.
+        outside: what the code leads to, for the block's notes.
         detail: a few words on what was found first, "" if nothing was.
     """
 
@@ -50,6 +51,7 @@ class Look:
         self.detail = ""
         self.copied: frozenset[int] = frozenset()
         self.wants_copies = False
+        self.outside = outside.NOTHING
         self._found: dict[str, str] = {}
         self._inputs = (forward, args, kwargs)
         self._module: Optional[torch.nn.Module] = module
@@ -115,6 +117,8 @@ class Look:
             watch.close()
 
     def _end(self, tracer: Tracer) -> None:
+        self.outside = outside.of([part.module for part in self._parts
+                                   if not part.scripted], [self._inputs[0]])
         if tracer.collective or _sequence_numbers() != self._numbers:
             self._find("collective", tracer.collective or "a process group was used")
         if tracer.effect:

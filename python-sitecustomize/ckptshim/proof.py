@@ -12,7 +12,8 @@ import torch
 
 from . import tensors
 from .clock import Clock
-from .frame import PROVE, Frame, Handle, form
+from .diagnose import Difference, explain
+from .frame import PROVE, Frame, Handle, form, named
 from .host_spill import HostSpill
 from .recompute import recompute
 from .spill import Spill
@@ -50,16 +51,17 @@ class Proofs:
         originals = frame.alive()
         self._watcher.recompute_begins(frame)
         begin = self._clock.start()
-        reason, detail = None, ""
+        reason, detail = None, Difference()
         values: list[torch.Tensor] = []
         try:
             values = recompute(frame, last, self._digester, {})
         except Exception as error:
-            reason, detail = "recompute_raises", f"{type(error).__name__}: {error}"
+            reason = "recompute_raises"
+            detail = Difference(f"{type(error).__name__}: {error}")
         self._clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
         if reason is None:
-            detail = "" if self.unreal else _compare(frame, originals, values)
+            detail = Difference() if self.unreal else _compare(frame, originals, values)
             reason = "recompute_differs" if detail else None
         if reason is None:
             for handle in originals:
@@ -70,35 +72,36 @@ class Proofs:
         else:
             self.restore(frame)
         self._watcher.recompute_ends(frame)
+        why = explain(frame, detail, [*range(len(values))], values)
         frame.settle()
-        self._watcher.proven(frame, reason, detail)
+        self._watcher.proven(frame, reason, why)
 
     def differences(self, frame: Frame, indices: list[int],
                     values: list[torch.Tensor], count: int,
-                    known: dict[int, Optional[Sum]]) -> str:
-        """What is wrong with a dropped frame's values of indices, or "".
+                    known: dict[int, Optional[Sum]]) -> Difference:
+        """What is wrong with a dropped frame's values of indices.
 
         count: how many tensors the recompute saved; known: digests found so far.
         """
         if len(values) < len(indices):
-            return (f"{count} tensors were saved by the recompute, "
-                    f"{len(frame.handles)} by the forward")
+            return _counts(count, frame)
         if frame.digests is None:
             changed = frame.note.changed_versions() if frame.note else []
-            return "an input or a parameter was written to since" if changed else ""
+            return Difference("an input or a parameter was written to since"
+                              if changed else "")
         then = frame.digests.of(indices)
         if tensors.forms(values) != then.forms:
-            for index, value, *then_form in zip(indices, values, *then.forms):
-                if [value.dtype, value.shape] != then_form:
-                    return f"saved tensor {index} has another form ({form(value)})"
+            for index, value, dtype, shape in zip(indices, values, *then.forms):
+                if (value.dtype, value.shape) != (dtype, shape):
+                    return _other_form(index, named(dtype, shape), value)
         sums = self._digester.all(values, [known.get(i) for i in indices], then.stride)
         if then.device is not None:
             self._remember(frame, indices, values, then)
         if sums != then.sums:
             for index, value, now, sum_ in zip(indices, values, sums, then.sums):
                 if now != sum_:
-                    return f"saved tensor {index} ({form(value)}) has other bits"
-        return ""
+                    return _other_bits(index, value)
+        return Difference()
 
     def _remember(self, frame: Frame, indices: list[int],
                   values: list[torch.Tensor], then: Digests) -> None:
@@ -164,11 +167,10 @@ def _replaceable(frame: Frame, handle: Handle) -> bool:
 
 
 def _compare(frame: Frame, originals: list[Handle],
-             values: list[torch.Tensor]) -> str:
-    """What differs between originals and recomputed values, or ""."""
+             values: list[torch.Tensor]) -> Difference:
+    """What differs between originals and recomputed values."""
     if len(values) != len(frame.handles):
-        return (f"{len(values)} tensors were saved by the recompute, "
-                f"{len(frame.handles)} by the forward")
+        return _counts(len(values), frame)
     for handle in originals:
         original = handle.tensor
         if handle.index in frame.spilled:
@@ -177,8 +179,22 @@ def _compare(frame: Frame, originals: list[Handle],
         if original is None or not tensors.droppable(original):
             continue
         if not tensors.same_form(original, value):
-            return f"saved tensor {handle.index} has another form ({form(value)})"
+            return _other_form(handle.index, form(original), value)
         same = tensors.address(original) == tensors.address(value)
         if not same and not tensors.same_bits(original, value):
-            return f"saved tensor {handle.index} ({form(value)}) has other bits"
-    return ""
+            return _other_bits(handle.index, value)
+    return Difference()
+
+
+def _counts(count: int, frame: Frame) -> Difference:
+    return Difference(f"{count} tensors were saved by the recompute, "
+                      f"{len(frame.handles)} by the forward")
+
+
+def _other_form(index: int, before: str, value: torch.Tensor) -> Difference:
+    return Difference(f"saved tensor {index} has another form, {form(value)}, "
+                      f"it was {before}", index)
+
+
+def _other_bits(index: int, value: torch.Tensor) -> Difference:
+    return Difference(f"saved tensor {index} ({form(value)}) has other bits", index)

@@ -15,8 +15,7 @@ from .sums import LARGE, Digester, Sum, identity
 if TYPE_CHECKING:
     from .blocks import Call
 
-_push_hooks = plain.push_counted if plain.counts_hooks else plain.push_hooks
-_pop_hooks = plain.pop_counted if plain.counts_hooks else plain.pop_hooks
+_push_hooks, _pop_hooks = plain.push, plain.pop
 
 
 class Stop(BaseException):

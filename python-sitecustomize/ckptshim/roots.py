@@ -195,15 +195,23 @@ class Roots:
             self._controller.planning.optimizers.add(optimizer)
         except Exception as error:
             self._controller.failed(error)
-        self._controller.before_step()
+        self._controller.before_step(optimizer)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         try:
-            if self._steps.ends(id(optimizer)):
-                self._controller.finish()
+            if self._ends(optimizer):
                 self._learn_less()
         except Exception as error:
             self._controller.failed(error)
+
+    def _ends(self, optimizer: Optimizer) -> bool:
+        """Whether an iteration ends with this step; it is finished then, or will be."""
+        if plain.in_backward():         # one of many, as soon as a gradient is there
+            return self._controller.finish_after_backward()
+        if not self._steps.ends(id(optimizer)):
+            return False
+        self._controller.finish()
+        return True
 
     def _learn_less(self) -> None:
         """An iteration has passed."""

@@ -19,7 +19,7 @@ import torch
 from . import attributes, structures
 from . import tensors as storages
 
-Form = tuple[bool, ...]
+Form = tuple[int, ...]
 Hooks = dict[int, list[dict[Any, Any]]]
 # Attributes, tensors, children, hooks; flags of scripted modules.
 Reading = tuple[list[Any], list[Any], list[Any], Hooks, list[bool]]
@@ -205,7 +205,7 @@ class Tree:
         values: the attributes, module by module (see ``attributes``).
         tensors: the parameters and buffers, module by module; None where one is.
         solid: those that are not None.
-        form: the training flags of all modules.
+        form: the training flags of all modules, and what the code of hooks is.
         bare: references are all there is to it: no hooks, nothing special.
 
     past: it may be kept for long; False: it is put back soon, as it was.
@@ -219,6 +219,10 @@ class Tree:
         values, tensors, children, self.hooks, self.modes = plan.read()
         self.form: Form = (
             *[bool(values[i]) for i in plan.training], *self.modes)
+        if self.hooks:      # with other hooks it is another forward
+            self.form += tuple(id(getattr(hook, "__code__", hook))
+                               for tables in self.hooks.values()
+                               for table in tables[:2] for hook in table.values())
         types = list(map(type, values))
         if types != plan.types:
             plan.learn(types)

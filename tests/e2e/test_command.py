@@ -466,6 +466,20 @@ def test_report_has_a_section_for_each_rank_and_their_spread(tmp_path: Path) -> 
     ]
     assert heads == ["rank 0", "rank 1", "rank 2"]
     assert "3 ranks: highest peaks from 1000 B to 2.93 KiB" in result.stdout
+    assert "3 ranks: last peaks from 1000 B to 2.93 KiB" in result.stdout
+    assert "every rank recomputes the same blocks" in result.stdout
+
+
+def test_report_names_blocks_that_only_some_ranks_recompute(tmp_path: Path) -> None:
+    blocks = json.loads((DATA / "run.json").read_text())["blocks"]
+    for rank, wanted in ((0, ["recompute", "keep"]), (1, ["recompute", "recompute"])):
+        for block, decision in zip(blocks, wanted):
+            block["decision"] = decision
+        copy_run(tmp_path, pid=100 + rank, rank=rank, blocks=blocks)
+    lines = ckptagent("report", tmp_path).stdout.splitlines()
+    at = lines.index("recomputed on some ranks only:")
+    assert lines[at + 1:] == [f"  {blocks[1]['name']}, call 0: on 1"]
+    assert [line.split()[-2] for line in lines[at - 4:at - 2]] == ["1", "2"]
 
 
 def test_report_shows_a_run_without_a_budget(tmp_path: Path) -> None:

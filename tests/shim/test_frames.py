@@ -460,3 +460,61 @@ def test_lazy_conjugates_survive_the_spill(tmp_path: Any) -> None:
     assert torch.equal(moved[0].look(), original)
     assert torch.equal(moved[0].restore({}), original)
     assert frames.tensors.same_form(moved[0].restore({}), original)
+
+
+class Reads(nn.Module):
+    """Its result depends on what stands in a list, or on how often it ran."""
+
+    state: list[float] = []
+    stable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.stable:
+            self.state[0] += 1.0
+        return torch.tanh(self.up(x) * self.state[0]).square() + x
+
+
+class Slices(Reads):
+    """What it saves has as many columns as a list says."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.up(x))[..., :int(self.state[0])]
+        return y.exp().square().sum(-1, keepdim=True) + x
+
+
+@pytest.mark.parametrize("mode", [DROP, PROVE])
+@pytest.mark.parametrize("stable", [True, False])
+def test_a_difference_names_operation_form_and_whether_it_repeats(
+        stable: bool, mode: str) -> None:
+    Reads.state[:], Reads.stable = [1.0], stable
+    net, (x, y) = Net(Reads), data()
+    framed = Framed(net, mode)
+    loss = F.mse_loss(net(x), y)
+    Reads.state[0] += 7.0
+    said = ""
+    if mode == DROP:
+        with pytest.raises(MismatchError) as raised:
+            loss.backward()
+        said = str(raised.value)
+    else:
+        loss.backward()
+        assert set(framed.watcher.proofs) == {"recompute_differs"}
+        said = framed.watcher.details[0]
+    assert "float32[4, 8, 16]" in said and "TanhBackward" in said
+    assert ("not repeatable" in said) is not stable
+    assert ("has changed since" in said) is stable
+
+
+def test_another_form_is_told_with_both() -> None:
+    Slices.state[:] = [4.0]
+    net, (x, y) = Net(Slices), data()
+    Framed(net, DROP)
+    loss = F.mse_loss(net(x), y)
+    Slices.state[:] = [5.0]
+    with pytest.raises(MismatchError, match=r"tensor \d has another form, float32"
+                       r"\[4, 8, 5\], it was float32\[4, 8, 4\]"):
+        loss.backward()

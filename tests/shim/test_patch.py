@@ -5,7 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import marshal
 import pickle
+import subprocess
+import sys
+import types
 import typing
 from typing import Any, Iterator
 
@@ -13,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from ckptshim.patch import Patches
+from ckptshim.patch import GATE, Patches, own_code
 
 
 class Base(nn.Module):
@@ -179,3 +183,59 @@ def test_copies_and_pickles_hold_nothing_foreign(patches: Patches) -> None:
     patches.replace(Base, "forward", Calls())
     assert pickle.dumps(module) == before
     assert b"ckpt" not in pickle.dumps(copy.deepcopy(module))
+
+
+def copy_of(function: Any) -> Any:
+    """Another function with the same code, as a pickle by value makes one."""
+    made = types.FunctionType(function.__code__, function.__globals__,
+                              function.__name__, function.__defaults__,
+                              function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def test_code_that_left_for_another_process_runs_as_written(
+        patches: Patches, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, modules = torch.randn(2, 4), (Base(), Child(), Odd())
+    calls = [Calls() for _ in modules]
+    plain = [modules[0](x, 3.0), modules[1](x, 3.0, bias=x, other=1), modules[2](7)]
+    for module, run in zip(modules, calls):
+        patches.replace(type(module), "forward", run)
+    # In there the module of that name is another one, or there is none.
+    for gate in (types.ModuleType(GATE), None):
+        if gate is not None:
+            gate.token = "of another process"  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, GATE, gate)  # type: ignore[arg-type]
+        there = [copy_of(type(module).forward) for module in modules]
+        assert torch.equal(there[0](modules[0], x, 3.0), plain[0])
+        assert torch.equal(there[1](modules[1], x, 3.0, bias=x, other=1), plain[1])
+        assert there[2](modules[2], 7) == plain[2]
+    assert not any(run.list for run in calls)
+
+
+def test_code_by_value_loads_and_runs_where_there_is_no_agent(
+        patches: Patches) -> None:
+    patches.replace(Odd, "forward", Calls())
+    code = marshal.dumps(Odd.forward.__code__)
+    done = subprocess.run(
+        [sys.executable, "-c", f"""if True:
+        import marshal, types
+        f = types.FunctionType(marshal.loads({code!r}), dict(globals()), "f", (1,))
+        f.__kwdefaults__ = {{"_gate": 3}}
+        print(f(None, 7, _gate=9))"""], capture_output=True, text=True)
+    assert done.stdout == "(7, 1, 9)\n", done.stderr
+
+
+def test_code_of_another_process_is_patched_like_the_original(
+        patches: Patches) -> None:
+    first = Base.forward.__code__
+    patches.replace(Base, "forward", Calls())
+    loaded = type("Loaded", (Base,), {"forward": copy_of(Base.forward)})
+    assert own_code(loaded.forward.__code__) is first
+    other, calls, x = Patches(torch.compiler.is_compiling), Calls(), torch.randn(2, 4)
+    try:
+        other.replace(loaded, "forward", calls)
+        module = loaded()
+        assert torch.equal(module(x), module.up(x) * 2.0) and len(calls.list) == 1
+    finally:
+        other.undo()

@@ -1,0 +1,236 @@
+"""What a block's code could reach outside of it: globals, closures, classes.
+
+A look at a first forward finds no effect on them, but one may begin later: a
+value appended to a global list from step 50 on, a scale set around the forward.
+So the names in the code that a block may run are followed, not far, and what
+they lead to is remembered with each note, put back for its recompute, and made
+what it was afterwards.
+
+Only small and plain things are followed: names bound to numbers and the like,
+built-in containers, attributes of the job's own objects and classes, random
+generators. What is not followed shows in the digests, if it matters.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import types
+from typing import Any, Iterator, Optional
+
+import torch
+
+from . import streams, structures
+from .foreign import is_foreign, is_foreign_class
+from .patch import own_code
+from .places import (
+    Attributes,
+    Bindings,
+    Cells,
+    ClassAttributes,
+    Items,
+    Place,
+    Stream,
+)
+
+_FUNCTIONS = 256        # whose code is read
+_PLACES = 16            # of each kind, for one block
+_DEPTH = 2              # of containers inside containers
+_MISSING = object()
+_WRAPPERS = (staticmethod, classmethod)
+_CALLED = (types.FunctionType, types.MethodType)
+
+
+class State:
+    """How the places of one Outside stood."""
+
+    __slots__ = ("places", "values")
+
+    def __init__(self, places: list[Place], values: list[Any]) -> None:
+        self.places = places
+        self.values = values
+
+
+class Outside:
+    """The places that one block's code leads to."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def past(self) -> Optional[State]:
+        """How things stand, to be kept with a note; holds no tensor with a graph."""
+        places = self._places
+        return State(places, [place.past() for place in places]) if places else None
+
+    def enter(self, past: Optional[State]) -> Optional[State]:
+        """Put a past back, if there is one; what ``leave`` needs."""
+        places = self._places if past is None else past.places
+        if not places:
+            return None
+        present = State(places, [place.present() for place in places])
+        for place, then, now in zip(places, past.values if past else (),
+                                    present.values):
+            if then is not None:
+                place.put(then, now)
+        return present
+
+
+def leave(present: Optional[State]) -> None:
+    """Make everything what it was at ``enter``."""
+    if present is not None:
+        for place, then in zip(present.places, present.values):
+            place.put(then, place.present())
+
+
+NOTHING = Outside([])
+
+
+def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
+    """What the code of these modules' classes and of functions leads to."""
+    walk = _Walk()
+    for module in modules:
+        walk.classes.append(type(module))
+        functions = functions + [value for value in vars(module).values()
+                                 if isinstance(value, _CALLED)]
+        for table in (module._forward_hooks, module._forward_pre_hooks):
+            functions = functions + list(table.values())
+    for function in functions:
+        walk.value(function, 0)
+    walk.run()
+    places = walk.found()
+    return Outside(places) if places else NOTHING
+
+
+class _Walk:
+    """Follows names from function to function, breadth first."""
+
+    def __init__(self) -> None:
+        self._places: dict[type, list[Place]] = {}
+        self._names: dict[int, tuple[dict[str, Any], list[str]]] = {}
+        self._cells: list[Any] = []
+        self.classes: collections.deque[type] = collections.deque()
+        self._functions: collections.deque[types.FunctionType] = collections.deque()
+        self._seen: set[Any] = set()
+        self._count = 0
+
+    def run(self) -> None:
+        """Until there is nothing left to follow, or enough was."""
+        while self._count < _FUNCTIONS and (self._functions or self.classes):
+            if self._functions:
+                self._function(self._functions.popleft())
+            else:
+                self._class(self.classes.popleft())
+
+    def found(self) -> list[Place]:
+        """The places met; what is alike in one."""
+        places: list[Place] = [Bindings(scope, names[:_PLACES])
+                               for scope, names in self._names.values()]
+        if self._cells:
+            places.append(Cells(self._cells[:_PLACES]))
+        for alike in self._places.values():
+            places += alike[:_PLACES]
+        return places
+
+    def _new(self, key: Any) -> bool:
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def _add(self, place: Place) -> None:
+        self._places.setdefault(type(place), []).append(place)
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._count += 1
+        code = own_code(function.__code__)
+        for inner in _codes(code):
+            for name in inner.co_names:
+                self._name(function.__globals__, name, inner)
+        for cell in function.__closure__ or ():
+            if self._new(id(cell)):
+                self._cell(cell)
+        for default in function.__defaults__ or ():
+            self.value(default, 0)
+
+    def _cell(self, cell: Any) -> None:
+        try:
+            inside = cell.cell_contents
+        except ValueError:
+            return
+        if type(inside) in places_bound:
+            self._cells.append(cell)
+        self.value(inside, 0)
+
+    def _name(self, scope: dict[str, Any], name: str, code: types.CodeType) -> None:
+        value = scope.get(name, _MISSING)
+        if (value is _MISSING or name[:2] == "__"
+                or not self._new((id(scope), name))):
+            return
+        if isinstance(value, types.ModuleType):
+            if not is_foreign(value.__dict__):
+                for attribute in code.co_names:
+                    self._name(value.__dict__, attribute, code)
+            return
+        if type(value) in places_bound:
+            self._names.setdefault(id(scope), (scope, []))[1].append(name)
+        self.value(value, 0)
+
+    def value(self, value: Any, depth: int) -> None:
+        """Follow what a name, a cell or a container holds."""
+        kind = type(value)
+        if kind in places_bound or depth > _DEPTH or not self._new(id(value)):
+            return
+        if kind is types.FunctionType:
+            if not is_foreign(value.__globals__):
+                self._functions.append(value)
+        elif kind is types.MethodType:
+            self.value(value.__func__, depth)
+            self.value(value.__self__, depth)
+        elif isinstance(value, type):
+            self.classes.append(value)
+        elif Items.fits(value):
+            self._add(Items(value))
+            for item in Items.inside(value):
+                self.value(item, depth + 1)
+        elif streams.private(kind) is not None:
+            self._add(Stream(value))
+        elif not isinstance(value, (torch.nn.Module, torch.Tensor)):
+            self._object(value, depth)
+
+    def _object(self, value: Any, depth: int) -> None:
+        kind = type(value)
+        own = getattr(value, "__dict__", None)
+        if (is_foreign_class(kind) or type(own) is not dict
+                or issubclass(kind, enum.Enum)):
+            return
+        self._add(Attributes(own))
+        self.classes.append(kind)
+        for item in own.values():
+            self.value(item, depth + 1)
+
+    def _class(self, kind: type) -> None:
+        for base in kind.__mro__:
+            if (is_foreign_class(base) or issubclass(base, enum.Enum)
+                    or not self._new(("class", id(base)))):
+                continue
+            self._add(ClassAttributes(base))
+            for item in list(base.__dict__.values()):
+                if isinstance(item, _WRAPPERS):
+                    item = item.__func__
+                elif isinstance(item, property):
+                    item = item.fget
+                if not isinstance(item, type):
+                    self.value(item, 1)
+
+
+places_bound = structures.ATOMS - {types.FunctionType, type}
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)

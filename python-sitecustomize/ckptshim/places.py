@@ -1,0 +1,248 @@
+"""Things outside of a block that can be remembered and made what they were.
+
+Each kind of place has ``past()``, what is kept for a recompute (None: nothing
+is put back for it; never a tensor with a graph), ``present()``, what stands
+there now, and ``put(wanted, now)``, which writes only what differs.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from typing import Any, Iterable, Optional, Sequence
+
+import torch
+
+from . import attributes, streams, structures
+
+_SMALL = 64             # entries that are kept in a note
+_LARGE = 1 << 16        # entries that are compared at all
+_ABSENT: Any = object()     # nothing stands here
+_SKIP: Any = object()       # stands for what may not be kept for long
+_PLAIN = structures.ATOMS
+
+
+def _is_plain(values: Iterable[Any]) -> bool:
+    """Whether these may be kept for long: numbers, names, functions."""
+    return _PLAIN.issuperset(map(type, values))
+
+
+def _kept(values: Sequence[Any]) -> Sequence[Any]:
+    """What may be kept of them for long."""
+    if _is_plain(values):
+        return values
+    return [v if v is _ABSENT or type(v) in _PLAIN else _SKIP for v in values]
+
+
+class Place:
+    """Nothing that could change."""
+
+    __slots__ = ()
+
+    def past(self) -> Any:
+        """What to keep with a note, None for nothing."""
+        return self.present()
+
+    def present(self) -> Any:
+        """What stands here now."""
+        return None
+
+    def put(self, wanted: Any, now: Any) -> None:
+        """Make it what was wanted, if now differs."""
+
+
+class Bindings(Place):
+    """Global names of one module that are bound to numbers and the like."""
+
+    __slots__ = ("_scope", "_names", "_get")
+
+    def __init__(self, scope: dict[str, Any], names: list[str]) -> None:
+        self._scope, self._names = scope, names
+        self._get = operator.itemgetter(*names, names[0])   # two at least: a tuple
+
+    def past(self) -> Any:
+        return _kept(self.present())
+
+    def present(self) -> Any:
+        try:
+            return self._get(self._scope)
+        except KeyError:
+            return [self._scope.get(name, _ABSENT) for name in self._names]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        for name, then, value in zip(self._names, wanted, now):
+            if then is value or then is _SKIP:
+                continue
+            if then is _ABSENT:
+                del self._scope[name]
+            else:
+                self._scope[name] = then
+
+
+class Cells(Place):
+    """Variables of closures that hold numbers and the like."""
+
+    __slots__ = ("_cells",)
+
+    def __init__(self, cells: list[Any]) -> None:
+        self._cells = cells
+
+    def past(self) -> Any:
+        return _kept(self.present())
+
+    def present(self) -> Any:
+        try:
+            return [cell.cell_contents for cell in self._cells]
+        except ValueError:
+            return [_inside(cell) for cell in self._cells]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        for cell, then, value in zip(self._cells, wanted, now):
+            if then is value or then is _SKIP:
+                continue
+            if then is _ABSENT:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = then
+
+
+def _inside(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _ABSENT
+
+
+class Items(Place):
+    """A built-in container and what is in it."""
+
+    __slots__ = ("_container",)
+    _KINDS = frozenset((list, dict, set, collections.deque, collections.OrderedDict,
+                        collections.defaultdict, collections.Counter))
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Whether it is such a container."""
+        return type(value) in cls._KINDS and len(value) <= _LARGE
+
+    @staticmethod
+    def inside(value: Any) -> list[Any]:
+        """What is in it, if that is not much."""
+        if len(value) > _SMALL:
+            return []
+        return list(value.values() if isinstance(value, dict) else value)
+
+    def past(self) -> Any:
+        container = self._container
+        if len(container) > _SMALL:
+            return None
+        if isinstance(container, dict):
+            return container.copy() if _is_plain(container.values()) else \
+                _plain_only(container)
+        return container.copy() if _is_plain(container) else None
+
+    def present(self) -> Any:
+        container = self._container
+        return container.copy() if len(container) <= _LARGE else None
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if now is None or attributes.same_items(wanted, now):
+            return
+        if isinstance(wanted, dict) and any(v is _SKIP for v in wanted.values()):
+            _put_plain(self._container, wanted, now)
+        else:
+            attributes._refill(self._container, wanted)
+
+
+def _plain_only(items: dict[Any, Any]) -> dict[Any, Any]:
+    """Only the keys stand for what may not be kept for long."""
+    return {key: value if type(value) in _PLAIN else _SKIP
+            for key, value in items.items()}
+
+
+def _put_plain(own: dict[Any, Any], wanted: dict[Any, Any],
+               now: dict[Any, Any]) -> None:
+    """Put back what ``_plain_only`` kept."""
+    for key in now.keys() - wanted.keys():
+        own.pop(key, None)
+    for key, value in wanted.items():
+        if value is not _SKIP and now.get(key, _ABSENT) is not value:
+            own[key] = value
+
+
+class Attributes(Place):
+    """The attributes of an object of the job's."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self, own: dict[str, Any]) -> None:
+        self._own = own
+
+    def past(self) -> Any:
+        own = self._own
+        if len(own) > _SMALL:
+            return None
+        return own.copy() if _is_plain(own.values()) else _plain_only(own)
+
+    def present(self) -> Any:
+        return dict(self._own)
+
+    def put(self, wanted: Any, now: Any) -> None:
+        _put_plain(self._own, wanted, now)
+
+
+class ClassAttributes(Place):
+    """The numbers and the like among the attributes of a class of the job's."""
+
+    __slots__ = ("_own", "_class", "_names", "_size")
+
+    def __init__(self, kind: type) -> None:
+        self._own = kind.__dict__
+        self._class = kind
+        self._size = -1
+        self._names: list[str] = []
+
+    def present(self) -> Optional[dict[str, Any]]:
+        own = self._own
+        if len(own) != self._size:
+            self._size = len(own)
+            self._names = [name for name, value in own.items()
+                           if name[:2] != "__" and type(value) in _DATA]
+        return {name: own[name] for name in self._names} if self._names else _NONE
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if wanted is now:
+            return
+        kind = self._class
+        for name in now.keys() - wanted.keys():
+            delattr(kind, name)
+        for name, value in wanted.items():
+            if now.get(name, _ABSENT) is not value:
+                setattr(kind, name, value)
+
+
+class Stream(Place):
+    """A random generator."""
+
+    __slots__ = ("_generator", "_take", "_put")
+
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
+        found = streams.private(type(generator))
+        assert found is not None
+        self._take, self._put = found
+
+    def present(self) -> Any:
+        return self._take(self._generator)
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if wanted != now:
+            self._put(self._generator, wanted)
+
+
+_NONE: dict[str, Any] = {}
+_DATA = frozenset((bool, int, float, complex, str, bytes, type(None), torch.dtype,
+                   torch.device))

@@ -1,0 +1,180 @@
+"""Globals, closures and classes that a block's code leads to are put back."""
+
+from __future__ import annotations
+
+import collections
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ckptshim import outside
+from ckptshim.note import Note, Scope
+
+count = 0
+log: list[Any] = []
+table: dict[str, Any] = {"scale": 1.0, "inner": [1, 2]}
+recent: collections.deque[int] = collections.deque(maxlen=3)
+names: set[str] = set()
+stream = random.Random(3)
+noise = torch.Generator().manual_seed(5)
+
+
+class Meter:
+    total = 0.0
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def bump(self) -> None:
+        global late
+        self.seen += 1
+        late = self.seen
+
+
+meter = Meter()
+late = 0
+
+
+def helper() -> Any:
+    """Reached by its name only."""
+    return names, noise
+
+
+class Block(nn.Module):
+    strength = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if count < 0:           # never: what stands here begins later
+            helper()
+            meter.bump()
+        return x * table["scale"] * self.strength + len(log) + len(recent) \
+            + stream.random()
+
+
+def everything(block: nn.Module, closed: Any) -> list[Any]:
+    return [count, log[:], dict(table), list(table["inner"]), list(recent), set(names),
+            stream.getstate(), noise.get_state().tolist(), meter.seen, late,
+            Meter.total, Block.strength, vars(Block).get("other"), closed()]
+
+
+def disturb(block: nn.Module) -> None:
+    global count, late
+    count += 5
+    late -= 7
+    log.append(count)
+    table["scale"] = count
+    table["inner"].insert(0, 9)
+    recent.extend([1, 2, count])
+    names.add(f"name {count}")
+    stream.random()
+    torch.rand(3, generator=noise)
+    meter.seen += 1
+    Meter.total += 1
+    Block.strength += 2
+    Block.other = count
+
+
+@pytest.fixture
+def taken() -> Any:
+    """A block with a hook that has a closure, its note, and how things stood."""
+    block, calls = Block(), 0
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    handle = block.register_forward_hook(hook)
+    scope = Scope(block)
+    scope.outside = outside.of([block], [Block.forward])
+    note = Note.take(scope, block, (torch.ones(2),), {})
+    then = everything(block, lambda: calls)
+
+    def more() -> None:
+        disturb(block)
+        hook(None, None, None)
+    yield note, then, more, lambda: everything(block, lambda: calls)
+    handle.remove()
+
+
+def test_a_recompute_sees_the_past_and_leaves_the_present(taken: Any) -> None:
+    note, then, more, now = taken
+    more()
+    before = now()
+    assert all(a != b for a, b in zip(then, before)), "each place was disturbed"
+    present = note.enter()
+    assert now() == then
+    more()
+    note.leave(present)
+    assert now() == before
+
+
+def test_a_note_from_before_the_look_still_undoes_effects() -> None:
+    block = Block()
+    scope = Scope(block)
+    note = Note.take(scope, block, (torch.ones(2),), {})
+    scope.outside = outside.of([block], [Block.forward])
+    before = everything(block, lambda: 0)
+    present = note.enter()
+    disturb(block)
+    note.leave(present)
+    assert everything(block, lambda: 0) == before
+
+
+def test_what_has_a_graph_is_not_held_by_a_note() -> None:
+    block, scope = Block(), None
+    scope = Scope(block)
+    scope.outside = outside.of([block], [Block.forward])
+    kept = torch.ones(2, requires_grad=True) * 2
+    log.append(kept)
+    table["kept"] = kept
+    try:
+        note = Note.take(scope, block, (torch.ones(2),), {})
+        states = note._outside
+        assert states is not None
+        held = [v for s in states.values if isinstance(s, (list, dict))
+                for v in (s.values() if isinstance(s, dict) else s)]
+        assert not any(isinstance(v, torch.Tensor) for v in held)
+        present = note.enter()
+        assert log[-1] is kept and table["kept"] is kept
+        log.clear()
+        note.leave(present)
+        assert log[-1] is kept
+    finally:
+        log.clear()
+        del table["kept"]
+
+
+def test_code_without_names_of_the_job_costs_nothing() -> None:
+    layer = nn.Sequential(nn.Linear(2, 2), nn.GELU())
+    assert len(outside.of([layer, *layer], [nn.Sequential.forward])) == 0
+    assert outside.NOTHING.past() is None
+
+
+def test_large_and_strange_things_are_left_alone() -> None:
+    big = list(range(1000))
+
+    class Odd:
+        __slots__ = ("x",)
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("must not be compared")
+
+    odd = Odd()
+
+    class Reads(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + len(big) + (odd is None)
+
+    block = Reads()
+    scope = Scope(block)
+    scope.outside = outside.of([block], [Reads.forward])
+    note = Note.take(scope, block, (torch.ones(2),), {})
+    big.append(1)
+    present = note.enter()
+    assert len(big) == 1001     # too much to hold a copy of for every forward,
+    big.append(2)
+    note.leave(present)
+    assert len(big) == 1001     # but not for the length of a recompute
