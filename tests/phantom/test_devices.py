@@ -67,6 +67,7 @@ for device in range(count.value):
     ("2,0", [2, 0]),
     (" 1 , 3", [1, 3]),
     ("1,9,0", [1]),
+    ("1,0,1", []),
     ("GPU-7068616e-746f-6d00-0000-000000000002", [2]),
     ("", []),
     ("-1", []),
@@ -115,15 +116,19 @@ def test_a_bad_setting_is_named_and_leaves_no_device(phantom, variable, value,
 
 
 def test_the_versions_are_those_that_torch_was_built_for(phantom):
-    runtime, wanted, cudnn, compiled = phantom.run("""
+    runtime, wanted, cudnn, compiled, required = phantom.run("""
+        import importlib.metadata
         runtime = ctypes.c_int()
         ctypes.CDLL(None).cudaRuntimeGetVersion(ctypes.byref(runtime))
         result = [runtime.value, torch.version.cuda,
                   torch.backends.cudnn.version(),
-                  torch._C._cudnn.getCompileVersion()]
+                  torch._C._cudnn.getCompileVersion(),
+                  importlib.metadata.requires("torch")]
         """).result
     assert f"{runtime // 1000}.{runtime % 1000 // 10}" == wanted
-    assert cudnn == compiled[0] * 10000 + compiled[1] * 100 + compiled[2]
+    number = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
+    assert any(f"cudnn-cu{runtime // 1000}=={number}." in line for line in required)
+    assert cudnn // 100 >= compiled[0] * 100 + compiled[1]
 
 
 def test_no_other_library_of_nvidia_is_loaded(phantom, tmp_path):

@@ -105,3 +105,25 @@ def test_host_functions_in_a_graph_run_at_each_launch(phantom):
         lib.cudaLaunchHostFunc(stream, function, ctypes.c_void_p(8))
         result = [captured, calls]
         """, torch=False).result == [[], [7, 7, 8]]
+
+
+def test_unsafe_calls_during_a_capture_follow_its_mode(phantom):
+    """Global and thread-local captures forbid them here, relaxed ones do not."""
+    assert phantom.run("""
+        lib, result = ctypes.CDLL(None), []
+        stream, graph, p = (ctypes.c_void_p() for _ in range(3))
+        lib.cudaStreamCreate(ctypes.byref(stream))
+        def malloc():
+            return lib.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(1))
+        def captured(mode, thread=0):
+            mine = ctypes.c_int(thread)
+            lib.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mine))
+            lib.cudaStreamBeginCapture(stream, mode)
+            status = malloc()
+            ended = lib.cudaStreamEndCapture(stream, ctypes.byref(graph))
+            lib.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mine))
+            return [status, ended, graph.value is not None]
+        result = [captured(0), captured(1), captured(2), captured(0, thread=2),
+                  malloc(), lib.cudaStreamEndCapture(stream, ctypes.byref(graph))]
+        """, torch=False).result == [
+            [900, 901, False], [900, 901, False], [0, 0, True], [0, 0, True], 0, 903]

@@ -36,8 +36,8 @@ void phantom_unreviewed(struct phantom_call *call, const char *detail)
 
 __attribute__((destructor)) static void show_calls(void)
 {
-	if (!phantom_settings()->trace)
-		return;
+	if (!called || !phantom_settings()->trace)
+		return; /* a process that has not used the device says nothing */
 	for (const struct phantom_call *call = called; call; call = call->next)
 		phantom_say("%lu calls of %s", atomic_load(&call->count),
 			    call->name);

@@ -33,16 +33,6 @@ static void note(const void *address, size_t bytes)
 	phantom_unlock();
 }
 
-static void forget(const void *address)
-{
-	struct scalar *scalar = slot(address);
-
-	phantom_lock();
-	if (scalar->address == (uintptr_t)address)
-		*scalar = (struct scalar){ 0 };
-	phantom_unlock();
-}
-
 static bool noted(const void *address, size_t bytes)
 {
 	const struct scalar *scalar = slot(address);
@@ -62,12 +52,8 @@ static void copy_scalar(void *to, const void *from, size_t bytes)
 		memmove(to, from, bytes);
 	else
 		memset(to, 0, bytes);
-	if (!phantom_is_device(to))
-		return;
-	if (known)
+	if (phantom_is_device(to))
 		note(to, bytes);
-	else
-		forget(to);
 }
 
 void phantom_copy(void *to, const void *from, size_t bytes)

@@ -68,11 +68,11 @@ int phantom_visible(const char *list, int count,
 		size_t length = strcspn(list, ",");
 		int device = entry_device(list, length, count);
 
-		for (int i = 0; i < visible; i++)
-			if (physical[i] == device)
-				device = -1;
 		if (device < 0)
 			return visible;
+		for (int i = 0; i < visible; i++)
+			if (physical[i] == device)
+				return 0;
 		physical[visible++] = device;
 		list = list[length] ? list + length + 1 : NULL;
 	}

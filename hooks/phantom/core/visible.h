@@ -1,7 +1,7 @@
 /*
- * CUDA_VISIBLE_DEVICES, as NVIDIA's programming guide describes it: a list of
- * ordinals or of (beginnings of) UUIDs, which ends before the first entry that
- * is not a device, or that was named before.
+ * CUDA_VISIBLE_DEVICES, as NVIDIA's programming guide and torch understand it: a
+ * list of ordinals or of (beginnings of) UUIDs, which ends before the first entry
+ * that is not a device. A device that is named twice makes none visible.
  */
 #ifndef PHANTOM_VISIBLE_H
 #define PHANTOM_VISIBLE_H

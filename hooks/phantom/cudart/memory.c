@@ -135,6 +135,17 @@ PHANTOM_API cudaError_t cudaHostUnregister(void *memory)
 	return cudaSuccess;
 }
 
+/* The device reads pinned memory where the host does. */
+PHANTOM_API cudaError_t cudaHostGetDevicePointer(void **device, void *memory,
+						 unsigned flags)
+{
+	bool pinned = phantom_place(memory).side == PHANTOM_PINNED;
+
+	*device = pinned ? memory : NULL;
+	return pinned && !flags ? cudaSuccess :
+				  cudart_fail(cudaErrorInvalidValue);
+}
+
 PHANTOM_API cudaError_t cudaPointerGetAttributes(
 	struct cudaPointerAttributes *attributes, const void *address)
 {

@@ -16,6 +16,7 @@ static char devices[PHANTOM_DEVICES_MAX];
 enum {
 	NVML_SUCCESS = 0,
 	NVML_ERROR_INVALID_ARGUMENT = 2,
+	NVML_ERROR_NOT_SUPPORTED = 3,
 	NVML_ERROR_NOT_FOUND = 6,
 	NVML_ERROR_INSUFFICIENT_SIZE = 7,
 	NVML_ERROR_DRIVER_NOT_LOADED = 9
@@ -146,5 +147,22 @@ PHANTOM_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device,
 		if (settings->physical[i] == physical)
 			memory->free = phantom_free_bytes(i);
 	memory->used = memory->total - memory->free;
+	return NVML_SUCCESS;
+}
+
+/*
+ * Devices from 9.0 on can be part of a fabric; this one is of none (state 0). The
+ * structure begins with its version, whose low three bytes are its size.
+ */
+PHANTOM_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
+						     unsigned *info)
+{
+	size_t bytes = *info & 0xffffff;
+
+	if (physical_of(device) < 0 || bytes < sizeof(*info))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (phantom_settings()->model.major < 9)
+		return NVML_ERROR_NOT_SUPPORTED;
+	memset(info + 1, 0, bytes - sizeof(*info));
 	return NVML_SUCCESS;
 }
