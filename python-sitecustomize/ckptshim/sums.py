@@ -110,7 +110,7 @@ class OnDevice:
 def _device_sum(tensor: torch.Tensor) -> torch.Tensor:
     rows = _words(tensors.raw_view(tensor))
     if rows is None:
-        rows = tensor.reshape(-1).view(torch.uint8)
+        rows = tensor.contiguous().reshape(-1).view(torch.uint8)
     made: torch.Tensor = _sum(rows, dtype=torch.int64)
     return made
 

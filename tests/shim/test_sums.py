@@ -141,3 +141,36 @@ def test_a_mode_of_the_job_sees_nothing_of_it() -> None:
     with Mode():
         assert digester().large(tensor) is None
     assert Mode.seen == 0
+
+
+def on_device(values: list[torch.Tensor]) -> sums.OnDevice:
+    return sums.OnDevice(values)        # a CPU stands in: the operators are the same
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_on_a_device_a_changed_element_is_found_in_its_tensor(
+        dtype: torch.dtype, layout: str) -> None:
+    def values() -> list[torch.Tensor]:
+        return [torch.arange(5), LAYOUTS[layout](filled(dtype)), torch.ones(3)]
+
+    before = on_device(values())
+    assert not on_device(values()).differs(before, [0, 1, 2]).any()
+    changed = values()
+    index = torch.unravel_index(torch.tensor(changed[1].numel() // 3), changed[1].shape)
+    was = changed[1][index].clone()
+    changed[1][index] = ~was if dtype == torch.bool else was + 1
+    assert on_device(changed).differs(before, [0, 1, 2]).tolist() == [False, True, False]
+
+
+def test_on_a_device_some_of_the_tensors_may_be_asked_for() -> None:
+    values = [torch.full((4,), float(n)) for n in range(5)]
+    before = on_device(values)
+    assert not on_device([values[3], values[1]]).differs(before, [3, 1]).any()
+    assert on_device([values[3], values[1]]).differs(before, [3, 2]).tolist() == [
+        False, True]
+
+
+def test_scalars_and_empty_tensors_have_digests_on_a_device() -> None:
+    values = [torch.tensor(3.5), torch.empty(0), torch.ones(1, dtype=torch.bool)]
+    assert not on_device(values).differs(on_device(values), [0, 1, 2]).any()
