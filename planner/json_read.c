@@ -42,7 +42,7 @@ void json_no_memory(struct json_reader *reader)
 
 json_t *json_read_text(struct json_reader *reader, const char *text)
 {
-	json_error_t fault;
+	json_error_t fault = { 0 }; /* without memory, jansson leaves it so */
 	json_t *json;
 
 	if (strnlen(text, JSON_TEXT_MAX + 1) > JSON_TEXT_MAX) {

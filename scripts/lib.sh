@@ -53,6 +53,7 @@ needed_packages() {
 	libc6-dev	echo '#include <dlfcn.h>' | gcc -E -
 	libjansson-dev	echo '#include <jansson.h>' | gcc -E -
 	libcmocka-dev	echo '#include <cmocka.h>' | gcc -E -
+	valgrind	command -v valgrind
 	END
 	[ -n "$PYTHON" ] || cat <<-'END'
 	python3	command -v python3

@@ -1,10 +1,6 @@
 /*
- * A libFuzzer target for the readers and what works on what they accept:
- *
- *   clang -g -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Iplanner \
- *         tests/fuzz_json.c planner/[!b]*.c planner/by_saving.c \
- *         -ljansson -lm -o fuzz_json
- *   ./fuzz_json corpus tests/data
+ * A libFuzzer target for the readers and what works on what they accept; built
+ * and run by scripts/fuzz.
  */
 #include <stdint.h>
 #include <stdlib.h>
