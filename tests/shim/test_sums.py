@@ -160,7 +160,8 @@ def test_on_a_device_a_changed_element_is_found_in_its_tensor(
     index = torch.unravel_index(torch.tensor(changed[1].numel() // 3), changed[1].shape)
     was = changed[1][index].clone()
     changed[1][index] = ~was if dtype == torch.bool else was + 1
-    assert on_device(changed).differs(before, [0, 1, 2]).tolist() == [False, True, False]
+    found = on_device(changed).differs(before, [0, 1, 2])
+    assert found.tolist() == [False, True, False]
 
 
 def test_on_a_device_some_of_the_tensors_may_be_asked_for() -> None:
