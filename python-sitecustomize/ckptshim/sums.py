@@ -9,7 +9,6 @@ of threads finds the same.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
@@ -75,16 +74,29 @@ def identity(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor._version
 
 
-class _Room(threading.local):
-    """Where a thread's sums of lines go: memory that no allocator counts."""
+class _Rooms:
+    """Where sums of lines go: memory that no allocator counts.
+
+    Not thread-local: a tensor on Python's memory must not be among what is left
+    when a thread of C's ends, since it asks for the interpreter's lock once more.
+    """
 
     def __init__(self) -> None:
-        self.made = torch.frombuffer(bytearray(8 * _WORDS), dtype=torch.int64)
+        self._free: list[torch.Tensor] = []
 
-    def of(self, words: int) -> torch.Tensor:
-        if self.made.numel() < words:
-            self.made = torch.frombuffer(bytearray(8 * words), dtype=torch.int64)
-        return self.made[:words]
+    def take(self, words: int) -> torch.Tensor:
+        """A tensor of at least so many words, for one thread."""
+        try:
+            room = self._free.pop()
+        except IndexError:
+            room = torch.empty(0, dtype=torch.int64)
+        if room.numel() < words:
+            room = torch.frombuffer(bytearray(8 * words), dtype=torch.int64)
+        return room
+
+    def give_back(self, room: torch.Tensor) -> None:
+        """It may be taken again."""
+        self._free.append(room)
 
 
 class OnDevice:
@@ -139,7 +151,7 @@ class Digester:
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self._room = _Room()
+        self._rooms = _Rooms()
 
     def large(self, tensor: torch.Tensor) -> Optional[Sum]:
         """The digest of a tensor of at least LARGE bytes, now; None: see ``all``."""
@@ -211,6 +223,9 @@ class Digester:
     def _lines(self, rows: torch.Tensor) -> int:
         """The digest of the sums along the last dimension."""
         shape = rows.shape[:-1]
-        sums = self._room.of(shape.numel())
+        room = self._rooms.take(shape.numel())
+        sums = room[:shape.numel()]
         _sum(rows, -1, dtype=torch.int64, out=sums.view(shape))
-        return self._agent.digests([sums.data_ptr()], [sums.nbytes])[0]
+        digest = self._agent.digests([sums.data_ptr()], [sums.nbytes])[0]
+        self._rooms.give_back(room)
+        return digest
