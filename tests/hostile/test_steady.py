@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from job import built, environment
 from native import HERE
 
