@@ -15,6 +15,7 @@ import bench_native
 import bench_overhead
 import bench_peaks
 import bench_regions
+import bench_steady
 import job
 from bench_figure import Figure, print_figures
 
@@ -23,6 +24,8 @@ PARTS = {
     "peaks": bench_peaks.measure,
     "regions": bench_regions.measure,
     "events": bench_native.measure_events,
+    "process": bench_native.measure_process,
+    "steady": bench_steady.measure,
     "overhead": bench_overhead.measure,
     "solve": bench_native.measure_solve,
 }

@@ -8,16 +8,17 @@ import subprocess
 import job
 from bench_figure import Figure
 
-EVENT_NS, TENSOR_BYTES = 50, 64
+EVENT_NS, TENSOR_BYTES, PROCESS_US = 50, 64, 50
 # blocks -> most milliseconds
 SOLVE_MS = {24: 1.0, 300: 50.0}
 SOLVE_MIB, SOLVE_GAP = 64.0, 0.5  # MiB, per cent
 
 
-def lines_of(program):
+def lines_of(program, *arguments):
     """What a program of the build tree prints, shown as well."""
-    done = subprocess.run([str(job.built(program))], capture_output=True,
-                          text=True, timeout=600, stdin=subprocess.DEVNULL)
+    done = subprocess.run([str(job.built(program)), *arguments],
+                          capture_output=True, text=True, timeout=600,
+                          stdin=subprocess.DEVNULL)
     print("  " + done.stdout.strip().replace("\n", "\n  "))
     if done.returncode:
         raise job.JobError(f"{program}: status {done.returncode}: "
@@ -38,6 +39,17 @@ def measure_events(quick):
         Figure("ledger, a live tensor", f"<= {TENSOR_BYTES} B",
                f"{each:.1f} B", each <= TENSOR_BYTES),
     ], {}
+
+
+def measure_process(quick):
+    """A process that is not Python, with the library and without."""
+    text = lines_of("scripts/bench_spawn", str(job.built("libckptagent.so")),
+                    "500" if quick else "2000")
+    found = {name.strip(): float(value) for name, value in
+             re.findall(r"^(\D+?) +(-?[\d.]+)$", text, re.MULTILINE)}
+    more = found["us more with the library"]
+    return [Figure("a process that is not Python", f"<= {PROCESS_US} us more",
+                   f"{more:.1f} us", more <= PROCESS_US, found)], {}
 
 
 def measure_solve(quick):

@@ -22,7 +22,7 @@ TIMEOUT = 3600
 # Functions in which a failure still reaches the job: a call under one of them
 # may fail it, any other may not.
 PENDING = {"controller.py:block_forward", "frames.py:pack", "frames.py:unpack",
-           "frames.py:unpack_held"}
+           "frames.py:unpack_held", "frames.py:rematerialise"}
 
 
 def faults(folder, each, **settings):
