@@ -126,26 +126,16 @@ class Controller(Watcher):
         if (current is None or current.mode == "free" or block.opened or self.broken
                 or plain.must_be_plain()):
             return original(module, *args, **kwargs)
-        if plain.hooks_in_force():
-            if not getattr(self.local, "depth", 0):
-                block.reason = block.reason or "hooks_in_force"
+        try:
+            treated = self._treat(current, block, module, original, args, kwargs)
+        except Exception as error:
+            self.failed(error)
+            treated = None
+        if treated is None:
             return original(module, *args, **kwargs)
-        if len(current.calls) > _CALLS * len(self.candidates.by_module):
-            current.irregular = True    # a loop of forwards without a step
-            return original(module, *args, **kwargs)
-        call = block.call(current)
-        call.calls += 1
-        mode = self._mode(current, block, call)
-        if mode is None and not block.barred and current.trust not in block.status:
-            current.unmet = True        # it was checkpointed by the job, say
-        if mode is None and current.mode != "tape":
-            return original(module, *args, **kwargs)
+        call, mode, look = treated
         if mode is None:
             return self._seen(current, call, original, module, args, kwargs)
-        self._list(current, call)
-        if mode == PROVE or current.mode == "tape":
-            call.measure_boundary(args, kwargs, self.agent)
-        look = self.look(original, module, args, kwargs) if mode == PROVE else None
         self.local.depth = getattr(self.local, "depth", 0) + 1
         try:
             return self.frames.forward(call, mode, look, original, module, args,
@@ -156,6 +146,32 @@ class Controller(Watcher):
         finally:
             self.local.depth -= 1
             self.agent.block(0)
+
+    def _treat(self, current: Iteration, block: Block, module: torch.nn.Module,
+               original: Any, args: Any, kwargs: Any,
+               ) -> Optional[tuple[Call, Optional[str], Optional[Look]]]:
+        """A call's record, how to treat it (None: list it on the tape) and the look
+        to take; None: leave it plain.
+        """
+        if plain.hooks_in_force():
+            if not getattr(self.local, "depth", 0):
+                block.reason = block.reason or "hooks_in_force"
+            return None
+        if len(current.calls) > _CALLS * len(self.candidates.by_module):
+            current.irregular = True    # a loop of forwards without a step
+            return None
+        call = block.call(current)
+        call.calls += 1
+        mode = self._mode(current, block, call)
+        if mode is None and not block.barred and current.trust not in block.status:
+            current.unmet = True        # it was checkpointed by the job, say
+        if mode is None:
+            return (call, None, None) if current.mode == "tape" else None
+        self._list(current, call)
+        if mode == PROVE or current.mode == "tape":
+            call.measure_boundary(args, kwargs, self.agent)
+        look = self.look(original, module, args, kwargs) if mode == PROVE else None
+        return call, mode, look
 
     def _mode(self, current: Iteration, block: Block, call: Call) -> Optional[str]:
         """How to treat a call; None: plain."""
@@ -417,7 +433,7 @@ class Controller(Watcher):
         In a backward, from a hook on a parameter whose gradient is complete:
         what other blocks have dropped does not depend on it.
         """
-        self.frames.proofs.read()
+        self._read_digests()
         if not self.frames.dropped:
             return
         changing = None
@@ -425,7 +441,16 @@ class Controller(Watcher):
             changing = {id(p) for group in optimizer.param_groups
                         for p in group["params"]}
         self.frames.rematerialise(changing)
-        self.frames.proofs.read()
+        self._read_digests()
+
+    def _read_digests(self) -> None:
+        """What a CUDA device has found by now."""
+        try:
+            self.frames.proofs.read()
+        except MismatchError:
+            raise
+        except Exception as error:
+            self.failed(error)
 
     def finish_after_backward(self) -> bool:
         """The iteration ends with the backward that is running; False: known."""

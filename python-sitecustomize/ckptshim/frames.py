@@ -101,7 +101,7 @@ class Frames:
             self._finish(frame, mode, look, args, kwargs, result)
         except Exception as error:
             if frame.state != DROP:
-                frame.settle()
+                self._keep(frame)
             self._watcher.failed(error)
         return result
 
@@ -217,12 +217,19 @@ class Frames:
         frame = handle.frame
         with self._lock:
             if frame.state == PROVE:
-                if self._watcher.wants_proof(frame) and not frame.touched():
-                    self.proofs.prove(frame)
-                else:
-                    self.proofs.restore(frame)
-                    frame.settle()
+                try:
+                    if self._watcher.wants_proof(frame) and not frame.touched():
+                        self.proofs.prove(frame)
+                except Exception as error:
+                    self._watcher.failed(error)
+                if frame.state == PROVE:
+                    self._keep(frame)
         return self.unpack(handle)
+
+    def _keep(self, frame: Frame) -> None:
+        """Give a frame what it holds, wherever that is; it is proven no more."""
+        self.proofs.restore(frame)
+        frame.settle()
 
     def _refill(self, frame: Frame) -> None:
         """Recompute every dropped tensor that autograd may still ask for."""

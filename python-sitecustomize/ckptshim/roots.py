@@ -145,7 +145,14 @@ class Roots:
             controller.failed(error)
             return original(module, *args, **kwargs)
         if outermost:
-            return self._root_forward(original, module, args, kwargs)
+            begun: list[bool] = []
+            try:
+                return self._root_forward(begun, original, module, args, kwargs)
+            except Exception as error:
+                if begun:               # by the job's own code, or by ours on purpose
+                    raise
+                controller.failed(error)
+                return original(module, *args, **kwargs)
         if block is None:
             return original(module, *args, **kwargs)
         return controller.block_forward(block, original, module, args, kwargs)
@@ -154,8 +161,9 @@ class Roots:
         block = self._controller.candidates.by_module.get(id(module))
         return block if block is not None and block.ref() is module else None
 
-    def _root_forward(self, original: Any, module: nn.Module, args: Any,
-                      kwargs: Any) -> Any:
+    def _root_forward(self, begun: list[bool], original: Any, module: nn.Module,
+                      args: Any, kwargs: Any) -> Any:
+        begun.append(True)
         local, controller = self._local, self._controller
         block = None
         try:
