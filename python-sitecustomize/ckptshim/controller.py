@@ -433,7 +433,7 @@ class Controller(Watcher):
         In a backward, from a hook on a parameter whose gradient is complete:
         what other blocks have dropped does not depend on it.
         """
-        self._read_digests()
+        self.frames.proofs.read()
         if not self.frames.dropped:
             return
         changing = None
@@ -441,16 +441,7 @@ class Controller(Watcher):
             changing = {id(p) for group in optimizer.param_groups
                         for p in group["params"]}
         self.frames.rematerialise(changing)
-        self._read_digests()
-
-    def _read_digests(self) -> None:
-        """What a CUDA device has found by now."""
-        try:
-            self.frames.proofs.read()
-        except MismatchError:
-            raise
-        except Exception as error:
-            self.failed(error)
+        self.frames.proofs.read()
 
     def finish_after_backward(self) -> bool:
         """The iteration ends with the backward that is running; False: known."""
@@ -494,7 +485,7 @@ class Controller(Watcher):
             current.tape.last_base = current.base
         kind.peak = max(kind.peak, taken)
         kind.last = (current.base, taken)
-        if not self.settings.measure_only:
+        if not self.settings.measure_only and not self.broken:
             plans = self.planning.made
             self._learn(current, kind, peak)
             if self.planning.made != plans:

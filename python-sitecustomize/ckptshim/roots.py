@@ -23,6 +23,7 @@ from torch.optim import optimizer as _optimizer
 from . import discover, plain
 from .blocks import Block
 from .controller import Controller
+from .frames import MismatchError
 from .patch import Patches
 from .planning import Infeasible
 from .stack import room
@@ -203,7 +204,12 @@ class Roots:
             self._controller.planning.optimizers.add(optimizer)
         except Exception as error:
             self._controller.failed(error)
-        self._controller.before_step(optimizer)
+        try:
+            self._controller.before_step(optimizer)
+        except MismatchError:
+            raise
+        except Exception as error:      # what is dropped still is checked later
+            self._controller.failed(error)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         try:
