@@ -372,8 +372,12 @@ static void what_is_too_long_is_not_copied_and_zeros_always_are(void **state)
 	free(host);
 }
 
+/* TSan and valgrind have the device's fixed places for themselves. */
+#define SKIPPED 77
+
 int main(void)
 {
+	const char *places = getenv("FIXED_PLACES");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			ranges_are_placed_as_a_search_of_every_address_would),
@@ -398,5 +402,7 @@ int main(void)
 	setenv("CKPT_PHANTOM_CONTEXT", "0", 1);
 	setenv("CKPT_PHANTOM_COUNT", "2", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
+	if (places && !strcmp(places, "no"))
+		return SKIPPED;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
