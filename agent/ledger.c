@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "addresses.h"
 #include "tape.h"
@@ -65,17 +64,16 @@ static void release(uint64_t address, struct address value)
 		atomic_fetch_sub(&block_live[block], bytes);
 }
 
-static bool is_cached(int device)
+static uint32_t block_for(int device)
 {
-	return device >= LEDGER_CACHED && device < LEDGER_OUTSIDE;
+	if (device >= LEDGER_CACHED && device < LEDGER_OUTSIDE)
+		return 0;
+	return atomic_load_explicit(&current_block, memory_order_relaxed);
 }
 
 static int enter(int device, uint64_t address, uint64_t bytes)
 {
-	uint32_t block = is_cached(device) ? 0 :
-					     atomic_load_explicit(
-						     &current_block,
-						     memory_order_relaxed);
+	uint32_t block = block_for(device);
 	struct address value = { bytes | (uint64_t)block << BLOCK_SHIFT,
 				 (uint32_t)device << DEVICE_SHIFT };
 	uint64_t before = tape_before(device);

@@ -31,9 +31,6 @@ static void look_for_both(const void *caller)
 		agent_stand_down("torch's CPU memory reporter was not found");
 }
 
-/* Of use in a hook alone, whose caller it asks for. */
-#define ORIGINAL(hook) original(hook, __builtin_return_address(0))
-
 /* The original, or NULL: then the events of this torch cannot be forwarded. */
 static void *original(enum hook hook, const void *caller)
 {
@@ -43,7 +40,8 @@ static void *original(enum hook hook, const void *caller)
 
 void hook_c10_cpu_new(void *self, void *ptr, size_t bytes)
 {
-	new_fn *forward = (new_fn *)ORIGINAL(HOOK_c10_cpu_new);
+	new_fn *forward = (new_fn *)original(HOOK_c10_cpu_new,
+						    SYMBOLS_CALLER);
 
 	if (forward)
 		forward(self, ptr, bytes);
@@ -55,7 +53,8 @@ void hook_c10_cpu_new(void *self, void *ptr, size_t bytes)
 
 void hook_c10_cpu_delete(void *self, void *ptr)
 {
-	delete_fn *forward = (delete_fn *)ORIGINAL(HOOK_c10_cpu_delete);
+	delete_fn *forward = (delete_fn *)original(HOOK_c10_cpu_delete,
+							  SYMBOLS_CALLER);
 
 	if (agent_on())
 		ledger_free((uintptr_t)ptr);

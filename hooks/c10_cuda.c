@@ -14,9 +14,6 @@
 
 #define DEVICE_TYPE_CUDA 1 /* c10::DeviceType::CUDA, also of ROCm builds */
 
-/* Of use in a hook alone. */
-#define CALLER __builtin_return_address(0)
-
 typedef void memory_fn(void *ptr, int64_t bytes, size_t allocated,
 		       size_t reserved, struct c10_device device);
 typedef void signed_fn(void *ptr, int64_t bytes, int64_t allocated,
@@ -59,7 +56,7 @@ void hook_c10_cuda_memory(void *ptr, int64_t bytes, size_t allocated,
 			  size_t reserved, struct c10_device device)
 {
 	memory_fn *forward = (memory_fn *)original(
-		HOOK_c10_cuda_memory, CALLER);
+		HOOK_c10_cuda_memory, SYMBOLS_CALLER);
 
 	event((uintptr_t)ptr, bytes, reserved, device);
 	if (forward)
@@ -70,7 +67,7 @@ void hook_c10_cuda_memory_signed(void *ptr, int64_t bytes, int64_t allocated,
 				 int64_t reserved, struct c10_device device)
 {
 	signed_fn *forward = (signed_fn *)original(
-		HOOK_c10_cuda_memory_signed, CALLER);
+		HOOK_c10_cuda_memory_signed, SYMBOLS_CALLER);
 
 	event((uintptr_t)ptr, bytes, (uint64_t)reserved, device);
 	if (forward)

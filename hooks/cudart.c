@@ -7,6 +7,7 @@
  */
 #include "hooks.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "agent.h"
@@ -19,23 +20,27 @@
 
 #define CACHING_ALLOCATOR "libc10_cuda.so"
 
-/* Of use in a hook alone. */
-#define CALLER __builtin_return_address(0)
-
 typedef int malloc_fn(void **ptr, size_t bytes);
 typedef int malloc_async_fn(void **ptr, size_t bytes, void *stream);
 typedef int free_fn(void *ptr);
 typedef int free_async_fn(void *ptr, void *stream);
 typedef int device_fn(int *device);
 
-/* The device that the calling thread works on, -1 if that cannot be told. */
+/*
+ * The device that the calling thread works on, -1 if that cannot be told.
+ * Looked up once: the loader's lock is not for the allocator's calls.
+ */
 static int current_device(void)
 {
-	device_fn *get = (device_fn *)symbols_beside(HOOK_cuda_malloc,
-						     "cudaGetDevice");
+	static void *_Atomic found;
+	void *get = atomic_load(&found);
 	int device = -1;
 
-	return get && !get(&device) ? device : -1;
+	if (!get) {
+		get = symbols_beside(HOOK_cuda_malloc, "cudaGetDevice");
+		atomic_store(&found, get);
+	}
+	return get && !((device_fn *)get)(&device) ? device : -1;
 }
 
 static bool enter(int device, void *ptr, size_t bytes, bool torch, bool tensor)
@@ -65,29 +70,29 @@ static void left(void *ptr)
 int hook_cuda_malloc(void **ptr, size_t bytes)
 {
 	malloc_fn *forward = (malloc_fn *)symbols_original(
-		HOOK_cuda_malloc, CALLER);
+		HOOK_cuda_malloc, SYMBOLS_CALLER);
 	int error = forward ? forward(ptr, bytes) : NO_RUNTIME;
 
 	if (!error && agent_on() && *ptr)
-		entered(*ptr, bytes, CALLER, false);
+		entered(*ptr, bytes, SYMBOLS_CALLER, false);
 	return error;
 }
 
 int hook_cuda_malloc_async(void **ptr, size_t bytes, void *stream)
 {
 	malloc_async_fn *forward = (malloc_async_fn *)symbols_original(
-		HOOK_cuda_malloc_async, CALLER);
+		HOOK_cuda_malloc_async, SYMBOLS_CALLER);
 	int error = forward ? forward(ptr, bytes, stream) : NO_RUNTIME;
 
 	if (!error && agent_on() && *ptr)
-		entered(*ptr, bytes, CALLER, true);
+		entered(*ptr, bytes, SYMBOLS_CALLER, true);
 	return error;
 }
 
 int hook_cuda_free(void *ptr)
 {
 	free_fn *forward = (free_fn *)symbols_original(HOOK_cuda_free,
-							CALLER);
+							SYMBOLS_CALLER);
 
 	left(ptr);
 	return forward ? forward(ptr) : NO_RUNTIME;
@@ -96,11 +101,11 @@ int hook_cuda_free(void *ptr)
 int hook_cuda_free_async(void *ptr, void *stream)
 {
 	free_async_fn *forward = (free_async_fn *)symbols_original(
-		HOOK_cuda_free_async, CALLER);
+		HOOK_cuda_free_async, SYMBOLS_CALLER);
 
 	left(ptr);
 	if (agent_on() && ptr &&
-	    symbols_within(CACHING_ALLOCATOR, CALLER))
+	    symbols_within(CACHING_ALLOCATOR, SYMBOLS_CALLER))
 		ledger_free((uintptr_t)ptr);
 	return forward ? forward(ptr, stream) : NO_RUNTIME;
 }

@@ -12,6 +12,9 @@
 
 #include "hooks.h"
 
+/* Where a hook was called from; of use in a hook alone. */
+#define SYMBOLS_CALLER __builtin_return_address(0)
+
 /*
  * The function that a hook stands before: the same hook of a library that was
  * preloaded after us, or else the original; `caller` is an address in the

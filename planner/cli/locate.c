@@ -47,7 +47,8 @@ static void way_between(const char *from, const char *to, char *way,
 	snprintf(way + length, size - length, "%s", to + common);
 }
 
-char *locate_library(const char *name)
+/* From the command's folder: `beside` it, or by the way to an installed one. */
+static char *locate(const char *beside, const char *installed, const char *name)
 {
 	char *command = locate_command(), *found;
 	char way[PATH_MAX];
@@ -55,31 +56,24 @@ char *locate_library(const char *name)
 	if (!command)
 		return NULL;
 	*strrchr(command, '/') = '\0';
-	found = if_readable(command, ".", name);
+	found = if_readable(command, beside, name);
 	if (!found) {
-		way_between(BINDIR, LIBDIR, way, sizeof(way));
+		way_between(BINDIR, installed, way, sizeof(way));
 		found = if_readable(command, way, name);
 	}
 	free(command);
 	return found;
 }
 
+char *locate_library(const char *name)
+{
+	return locate(".", LIBDIR, name);
+}
+
 /* A build folder has a link to the shim in the sources. */
 char *locate_data(const char *name)
 {
-	char *command = locate_command(), *found;
-	char way[PATH_MAX];
-
-	if (!command)
-		return NULL;
-	*strrchr(command, '/') = '\0';
-	found = if_readable(command, "python-sitecustomize/..", name);
-	if (!found) {
-		way_between(BINDIR, DATADIR, way, sizeof(way));
-		found = if_readable(command, way, name);
-	}
-	free(command);
-	return found;
+	return locate("python-sitecustomize/..", DATADIR, name);
 }
 
 char *locate_on_path(const char *name)

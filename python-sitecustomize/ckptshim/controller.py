@@ -109,7 +109,7 @@ class Controller(Watcher):
         if clock.cuda:
             self.settings.on_device(found.memory())
             self.frames.proofs.unreal = device.is_phantom()
-            if device.is_phantom():
+            if self.frames.proofs.unreal:
                 self._count_costs(found.cuda or 0)
 
     def _count_costs(self, cuda: int) -> None:
@@ -433,15 +433,12 @@ class Controller(Watcher):
         In a backward, from a hook on a parameter whose gradient is complete:
         what other blocks have dropped does not depend on it.
         """
-        self.frames.proofs.read()
-        if not self.frames.dropped:
-            return
-        changing = None
-        if plain.in_backward():
-            changing = {id(p) for group in optimizer.param_groups
-                        for p in group["params"]}
-        self.frames.rematerialise(changing)
-        self.frames.proofs.read()
+        try:
+            if self.frames.dropped:
+                self.frames.rematerialise(
+                    _changed_by(optimizer) if plain.in_backward() else None)
+        finally:
+            self.frames.proofs.read()
 
     def finish_after_backward(self) -> bool:
         """The iteration ends with the backward that is running; False: known."""
@@ -599,6 +596,11 @@ class Controller(Watcher):
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0
         self.events.clear()
+
+
+def _changed_by(optimizer: torch.optim.Optimizer) -> set[int]:
+    """The ids of the parameters that a step changes."""
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
 def _listed(current: Iteration, call: Call) -> bool:

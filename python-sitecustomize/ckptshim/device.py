@@ -63,18 +63,6 @@ class Device:
         """What others than torch's allocator took from the CUDA device."""
         return 0 if self.cuda is None else int(self._agent.outside(self.cuda))
 
-    def available(self) -> int:
-        """All that this process could take from the CUDA device (on a real one, the
-        context's share is not known and in it).
-        """
-        if self.cuda is None:
-            return 0
-        if not is_phantom():
-            return self.memory()
-        room = ctypes.CDLL(None).phantom_room
-        room.restype = ctypes.c_uint64
-        return int(room())
-
     def memory(self) -> int:
         """All of the CUDA device's memory; 0 for the CPU."""
         if self.cuda is None:
@@ -108,6 +96,13 @@ def find(agent: "Agent", module: torch.nn.Module, args: Any,
     where = max((w for w in bytes_on if w.type == "cuda"), key=bytes_on.__getitem__)
     index = where.index if where.index is not None else torch.cuda.current_device()
     return Device(agent, index) if index < _CUDA_DEVICES else None
+
+
+def phantom_room() -> int:
+    """All that a process can take from a phantom device."""
+    room = ctypes.CDLL(None).phantom_room
+    room.restype = ctypes.c_uint64
+    return int(room())
 
 
 def is_phantom() -> bool:

@@ -8,13 +8,12 @@ block reads has changed since its forward.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from . import plain, tensors
-from .mute import mute
-from .stack import room
+from . import tensors
+from .recompute import run_again
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -76,18 +75,7 @@ def _once_more(frame: "Frame", last: int) -> tuple[list[torch.Tensor], list[str]
             found.append(tensor.detach())
         return tensor.detach()
 
-    note, module = frame.note, frame.module
-    assert note is not None and module is not None
-    present = note.enter()
-    try:
-        plain.push(pack, _as_is)
-        try:
-            with room, mute():
-                note.call(frame.original, module)
-        finally:
-            plain.pop()
-    finally:
-        note.leave(present)
+    run_again(frame, pack, lambda: False)
     return found, names
 
 
@@ -95,7 +83,3 @@ def _producer(tensor: torch.Tensor) -> str:
     """The operation whose result a tensor is, as autograd names it."""
     node = tensor.grad_fn
     return node.name().removesuffix("0") if node is not None else ""
-
-
-def _as_is(value: Any) -> Any:
-    return value

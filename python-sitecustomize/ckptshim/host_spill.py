@@ -16,13 +16,11 @@ from . import tensors
 class HostTensor:
     """One tensor whose storage is in host memory."""
 
-    __slots__ = ("storage", "_host", "_like")
+    __slots__ = ("storage", "_layout")
 
-    def __init__(self, host: "_Host", tensor: torch.Tensor) -> None:
-        self.storage = host
-        self._host = host
-        self._like = (tensor.dtype, tensor.storage_offset(), tensor.shape,
-                      tensor.stride(), tensor.is_conj(), tensor.is_neg())
+    def __init__(self, storage: "_Host", tensor: torch.Tensor) -> None:
+        self.storage = storage
+        self._layout = tensors.Layout(tensor)
 
     def look(self) -> torch.Tensor:
         """The tensor, for a comparison."""
@@ -30,16 +28,11 @@ class HostTensor:
 
     def restore(self, storages: dict[Any, torch.Tensor]) -> torch.Tensor:
         """The tensor on its device; storages is shared between calls."""
-        flat = storages.get(self._host)
+        host = self.storage
+        flat = storages.get(host)
         if flat is None:
-            flat = self._host.data.to(self._host.device, non_blocking=True)
-            storages[self._host] = flat
-        dtype, offset, shape, stride, conj, neg = self._like
-        with torch.no_grad():
-            made = torch.empty(0, dtype=dtype, device=self._host.device)
-            made.set_(flat.untyped_storage(), offset, shape, stride)
-            made = torch._conj(made) if conj else made
-            return torch._neg_view(made) if neg else made
+            flat = storages[host] = host.data.to(host.device, non_blocking=True)
+        return self._layout.on(flat.untyped_storage())
 
 
 class _Host:
@@ -72,8 +65,8 @@ class HostSpill:
 
     def write(self, originals: Sequence[torch.Tensor]) -> Optional[list[HostTensor]]:
         """Copy the storages of tensors to the host; None: keep them."""
-        sizes = {tensors.address(t): t.untyped_storage().nbytes() for t in originals}
-        if not originals or self.used + sum(sizes.values()) > self._limit:
+        needed = sum(tensors.storages(originals).values())
+        if not originals or self.used + needed > self._limit:
             return None
         hosts: dict[int, _Host] = {}
         try:

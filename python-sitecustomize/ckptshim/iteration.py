@@ -49,5 +49,5 @@ def stamp(module: torch.nn.Module) -> Stamp:
     wanted = [p for p in module.parameters() if p.requires_grad]
     ends = wanted[:1] + wanted[-1:]
     return Stamp([p._version for p in ends],
-                  [(id(p.grad), p.grad._version if p.grad is not None else 0)
-                   for p in ends])
+                 [(id(p.grad), p.grad._version if p.grad is not None else 0)
+                  for p in ends])

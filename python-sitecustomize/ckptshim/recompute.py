@@ -15,8 +15,6 @@ from .sums import LARGE, Digester, Sum, identity
 if TYPE_CHECKING:
     from .blocks import Call
 
-_push_hooks, _pop_hooks = plain.push, plain.pop
-
 
 class Stop(BaseException):
     """Ends a recompute early; no ``except Exception`` of the job swallows it.
@@ -28,6 +26,31 @@ class Stop(BaseException):
 def wrap(call: "Call", function: Callable[..., Any]) -> Callable[..., Any]:
     """What is run in a forward's place; a rehearsal sets another."""
     return function
+
+
+def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
+              enough: Callable[[], bool]) -> None:
+    """Run a frame's forward as it was run, and put the present back.
+
+    pack: gets what autograd saves, and must not hand back an output itself: a node
+    must not hold its own output. enough: whether an exception may end the run.
+    """
+    note, module = frame.note, frame.module
+    assert note is not None and module is not None
+    present = note.enter()
+    try:
+        plain.push(pack, _as_is)
+        try:
+            with room, mute():
+                note.call(wrap(frame.call, frame.original), module)
+        except (Stop, Exception):
+            # A scripted child turns Stop into an exception of its own.
+            if not enough():
+                raise
+        finally:
+            plain.pop()
+    finally:
+        note.leave(present)
 
 
 def recompute(frame: Frame, last: int, digester: Digester,
@@ -43,7 +66,6 @@ def recompute(frame: Frame, last: int, digester: Digester,
     seen: dict[Any, Optional[Sum]] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        # A node must not hold its own output, so never the tensor itself.
         tensor = tensor.detach()
         if len(values) <= last:
             if tensor.nbytes >= LARGE and len(values) in sums:
@@ -56,22 +78,7 @@ def recompute(frame: Frame, last: int, digester: Digester,
                 raise Stop
         return tensor
 
-    note, module = frame.note, frame.module
-    assert note is not None and module is not None
-    present = note.enter()
-    try:
-        _push_hooks(pack, _as_is)
-        try:
-            with room, mute():
-                note.call(wrap(frame.call, frame.original), module)
-        except (Stop, Exception):
-            # A scripted child turns Stop into an exception of its own.
-            if len(values) <= last:
-                raise
-        finally:
-            _pop_hooks()
-    finally:
-        note.leave(present)
+    run_again(frame, pack, lambda: len(values) > last)
     return values
 
 

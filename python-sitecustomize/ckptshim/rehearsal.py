@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
+from .device import phantom_room
 from .units import size
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Rehearsal:
         settings.measure_only = False
         if not settings.budget.isdigit():
             settings.budgeted = True
-            settings.limit = device.available()
+            settings.limit = 0 if device.cuda is None else phantom_room()
 
     def _end(self) -> None:
         self._write()

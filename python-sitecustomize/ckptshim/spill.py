@@ -38,22 +38,18 @@ class SpilledStorage:
 class SpilledTensor:
     """One tensor on a spilled storage."""
 
-    __slots__ = ("storage", "dtype", "shape", "stride", "offset", "conj", "neg")
+    __slots__ = ("storage", "layout")
 
     def __init__(self, storage: SpilledStorage, tensor: torch.Tensor) -> None:
         self.storage = storage
-        self.dtype = tensor.dtype
-        self.shape = tensor.shape
-        self.stride = tensor.stride()
-        self.offset = tensor.storage_offset()
-        self.conj = tensor.is_conj()
-        self.neg = tensor.is_neg()
+        self.layout = tensors.Layout(tensor)
 
     def look(self) -> torch.Tensor:
         """The tensor on memory that torch's allocator does not count."""
         data = bytearray(self.storage.size)
         self.storage.spill.read(self.storage, memoryview(data))
-        return self._on(torch.frombuffer(data, dtype=torch.uint8).untyped_storage())
+        flat = torch.frombuffer(data, dtype=torch.uint8)
+        return self.layout.on(flat.untyped_storage())
 
     def restore(self, storages: dict[Any, torch.Tensor]) -> torch.Tensor:
         """The tensor in tensor memory; storages is shared between calls."""
@@ -63,17 +59,7 @@ class SpilledTensor:
             view = (ctypes.c_char * self.storage.size).from_address(flat.data_ptr())
             self.storage.spill.read(self.storage, memoryview(view).cast("B"))
             storages[self.storage] = flat
-        return self._on(flat.untyped_storage())
-
-    def _on(self, storage: torch.UntypedStorage) -> torch.Tensor:
-        with torch.no_grad():
-            tensor = torch.empty(0, dtype=self.dtype)
-            tensor.set_(storage, self.offset, self.shape, self.stride)
-            if self.conj:
-                tensor = torch._conj(tensor)
-            if self.neg:
-                tensor = torch._neg_view(tensor)
-        return tensor
+        return self.layout.on(flat.untyped_storage())
 
 
 def file_system(path: str) -> str:
@@ -147,8 +133,7 @@ class Spill:
                 os.ftruncate(self._file, 0)
 
     def _room_for(self, originals: Sequence[torch.Tensor]) -> bool:
-        sizes = {tensors.address(t): t.untyped_storage().nbytes() for t in originals}
-        return self._used + sum(sizes.values()) <= self.limit
+        return self._used + sum(tensors.storages(originals).values()) <= self.limit
 
     def _put(self, address: int, size: int) -> SpilledStorage:
         offset = self._place(size)

@@ -54,7 +54,6 @@ class Room:
         if sys.getrecursionlimit() == self._raised:
             sys.setrecursionlimit(self._own)
 
-
     def after_fork(self) -> None:
         """A lock that another thread held in the parent is free in the child."""
         self._lock = threading.Lock()

@@ -120,7 +120,10 @@ class OnDevice:
 
 
 def _device_sum(tensor: torch.Tensor) -> torch.Tensor:
-    rows = _words(tensors.raw_view(tensor))
+    tensor = tensors.raw_view(tensor)
+    if tensors.dense_range(tensor) is not None:
+        tensor = tensor.as_strided((tensor.numel(),), (1,))
+    rows = _words(tensor)
     if rows is None:
         rows = tensor.contiguous().reshape(-1).view(torch.uint8)
     made: torch.Tensor = _sum(rows, dtype=torch.int64)
@@ -128,9 +131,9 @@ def _device_sum(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _words(tensor: torch.Tensor) -> Optional[torch.Tensor]:
-    """The tensor as integers, as large ones as its form allows."""
-    if tensors.dense_range(tensor) is not None:
-        tensor = tensor.as_strided((tensor.numel(),), (1,))
+    """The tensor as integers, as large ones as its form allows, the dimension whose
+    elements lie together last; None: there is no such dimension.
+    """
     last = next((d for d in range(tensor.dim() - 1, -1, -1)
                  if tensor.stride(d) == 1 and tensor.size(d) > 1), None)
     if last is None:

@@ -106,6 +106,36 @@ def dense_range(tensor: torch.Tensor) -> Optional[tuple[int, int]]:
     return tensor.data_ptr(), tensor.nbytes
 
 
+class Layout:
+    """How a tensor lies on its storage, and one like it on another."""
+
+    __slots__ = ("dtype", "shape", "stride", "offset", "conj", "neg")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.stride = tensor.stride()
+        self.offset = tensor.storage_offset()
+        self.conj = tensor.is_conj()
+        self.neg = tensor.is_neg()
+
+    def on(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        """A tensor that lies on storage, on its device, as the other did."""
+        with torch.no_grad():
+            tensor = torch.empty(0, dtype=self.dtype, device=storage.device)
+            tensor.set_(storage, self.offset, self.shape, self.stride)
+            if self.conj:
+                tensor = torch._conj(tensor)
+            if self.neg:
+                tensor = torch._neg_view(tensor)
+        return tensor
+
+
+def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
+    """The storages of tensors: address and bytes."""
+    return {address(t): t.untyped_storage().nbytes() for t in tensors}
+
+
 def raw_view(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without the lazy conjugate and negative bits."""
     if tensor.is_neg():

@@ -2,22 +2,9 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "../fakes/reporter.h"
+#include "silent.h"
 
 EXPORT void fake_alloc(void *ptr, size_t bytes);
-
-void reporter_new(void *self, void *ptr, size_t bytes)
-{
-	(void)self;
-	(void)ptr;
-	(void)bytes;
-}
-
-void reporter_delete(void *self, void *ptr)
-{
-	(void)self;
-	(void)ptr;
-}
 
 void fake_alloc(void *ptr, size_t bytes)
 {

@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../fakes/reporter.h"
+#include "silent.h"
 
 #define SELF ((void *)0x5e1f)
 #define THREADS 4
@@ -40,19 +40,6 @@ static void (*tape_begin)(int device);
 static int (*mark)(uint32_t mark, int32_t call);
 static _Atomic int stop;
 static _Atomic long signals, wrong;
-
-void reporter_new(void *self, void *ptr, size_t bytes)
-{
-	(void)self;
-	(void)ptr;
-	(void)bytes;
-}
-
-void reporter_delete(void *self, void *ptr)
-{
-	(void)self;
-	(void)ptr;
-}
 
 static void *address(uintptr_t owner, int i)
 {

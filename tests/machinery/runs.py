@@ -36,20 +36,26 @@ def text(path):
     return path.read_text() if path.exists() else ""
 
 
+def _preloaded(folder, budget, settings):
+    """Settings with which the agent is in a job, and says what it does."""
+    return {"LD_PRELOAD": str(job.built("libckptagent.so")), "CKPT_OUT": folder,
+            "CKPT_BUDGET": str(budget), "CKPT_LOG": "info", **settings}
+
+
+def _run(words, settings):
+    return subprocess.run(
+        [sys.executable, *words], env=job.environment(**settings),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT)
+
+
 @functools.cache
 def every(script, agent=True, chosen=None, budget="min", **settings):
     """All jobs of a script by name, or those chosen; an instance of job.Job each."""
     chosen = chosen or tuple(names(script))
     with tempfile.TemporaryDirectory(prefix="ckpt-jobs-") as name, _slots:
         folder = pathlib.Path(name)
-        if agent:
-            settings = {"LD_PRELOAD": str(job.built("libckptagent.so")),
-                        "CKPT_OUT": name, "CKPT_BUDGET": str(budget),
-                        "CKPT_LOG": "info", **settings}
-        done = subprocess.run(
-            [sys.executable, JOBS / script, *chosen, "--folder", name],
-            env=job.environment(**settings), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=TIMEOUT)
+        done = _run([JOBS / script, *chosen, "--folder", name],
+                    _preloaded(name, budget, settings) if agent else settings)
         if done.returncode or done.stderr.strip():
             raise job.JobError(f"{script}: {done.returncode} {done.stderr[-2000:]}")
         return {each: _read(folder, each) for each in chosen}
@@ -61,15 +67,11 @@ def ranks(script, agent=True, chosen=None, budget="min", processes=2, **settings
     chosen = chosen or tuple(names(script))
     with tempfile.TemporaryDirectory(prefix="ckpt-jobs-") as name, _slots:
         folder = pathlib.Path(name)
-        if agent:
-            settings = {"LD_PRELOAD": str(job.built("libckptagent.so")),
-                        "CKPT_OUT": name, "CKPT_BUDGET": str(budget),
-                        "CKPT_LOG": "info", **settings}
-        done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone",
+        settings = {"OMP_NUM_THREADS": "1", **settings}
+        done = _run(
+            ["-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={processes}", JOBS / script, *chosen, "--folder",
-             name], env=job.environment(OMP_NUM_THREADS="1", **settings),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT)
+             name], _preloaded(name, budget, settings) if agent else settings)
         if done.returncode:
             raise job.JobError(f"{script}: {done.returncode} {done.stderr[-2000:]}")
         jobs = {f"{each} {rank}": _read(folder, f"{each}.{rank}")
