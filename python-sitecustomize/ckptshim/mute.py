@@ -1,22 +1,29 @@
-"""What a recompute prints was printed before: it is not printed again."""
+"""What a recompute prints was printed before: it is not printed again.
+
+An interrupt of the job's may strike while the streams are exchanged and leave
+ours in their place. It swallows nothing any more once its ``mute`` is gone.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from typing import Any
 
 
 class Muted:
     """A stream that swallows what this thread writes and passes on the rest."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, owner: "mute") -> None:
         self._stream = stream
+        self._owner = weakref.ref(owner)
         self._thread = threading.get_ident()
 
     def write(self, text: Any) -> Any:
         """As the stream's own."""
-        if threading.get_ident() == self._thread:
+        owner = self._owner()
+        if owner is not None and owner.on and threading.get_ident() == self._thread:
             return len(text)
         return self._stream.write(text)
 
@@ -27,12 +34,15 @@ class Muted:
 class mute:
     """``with mute():`` for sys.stdout and sys.stderr."""
 
+    on = True
+
     def __enter__(self) -> None:
         self._held = sys.stdout, sys.stderr
-        self._put = [None if s is None else Muted(s) for s in self._held]
+        self._put = [None if s is None else Muted(s, self) for s in self._held]
         sys.stdout, sys.stderr = self._put
 
     def __exit__(self, *_: Any) -> None:
+        self.on = False
         if sys.stdout is self._put[0]:
             sys.stdout = self._held[0]
         if sys.stderr is self._put[1]:

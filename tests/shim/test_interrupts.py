@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from ckptshim import interrupts, probe, watch
+from ckptshim import interrupts, mute, probe, watch
 
 
 class Late(Exception):
@@ -93,3 +93,12 @@ def test_a_comparison_lets_it_pass(handler):
     seen.record(strike, None, None, watch.ARGUMENT, "here")
     with pytest.raises(Late):
         list(seen.changes())
+
+
+def test_a_stream_that_an_interrupt_left_muted_is_heard_again(capsys):
+    held = mute.mute()
+    held.__enter__()
+    print("not this")
+    del held                # as when its end was never reached
+    print("this")
+    assert capsys.readouterr().out == "this\n"
