@@ -10,7 +10,11 @@ import shutil
 from job import ROOT, built
 
 SHIM = ROOT / "python-sitecustomize"
-THE_JOBS = {"original", "frame.original"}     # calls of the job's own functions
+
+# Calls of the job's own functions, and those that only lead there: what these
+# raise is the job's, and must reach it.
+THE_JOBS = {"original", "frame.original", "controller.block_forward",
+            "self._root_forward", "self.frames.forward"}
 
 
 class Sites(ast.NodeTransformer):
