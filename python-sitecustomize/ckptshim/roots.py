@@ -10,7 +10,6 @@ fails, the agent stands down and the call goes on as the job's alone.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from typing import Any, Optional
@@ -99,9 +98,11 @@ class Roots:
         key = id(module)
 
         def gone(_: Any) -> None:
-            with contextlib.suppress(Exception):
+            try:
                 self._roots.pop(key, None)
                 self._sizes.pop(key, None)
+            except Exception:       # nobody is there to hear of it
+                pass
 
         self._roots[key] = weakref.ref(module, gone)
         if discover.is_opaque(module):

@@ -7,7 +7,6 @@ file system), the answer is "keep": nothing is spilled and nothing is lost.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 from typing import Any, Callable, Optional, Sequence
@@ -31,8 +30,10 @@ class SpilledStorage:
         self.size = size
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):    # its place is lost to the file
+        try:
             self.spill.forget(self)
+        except Exception:       # its place is lost to the file
+            pass
 
 
 class SpilledTensor:

@@ -22,7 +22,8 @@ TIMEOUT = 3600
 # Functions in which a failure still reaches the job: a call under one of them
 # may fail it, any other may not.
 PENDING = {"controller.py:block_forward", "frames.py:pack", "frames.py:unpack",
-           "frames.py:unpack_held", "frames.py:rematerialise"}
+           "frames.py:unpack_held", "frames.py:rematerialise",
+           "roots.py:_before_step", "controller.py:gone"}
 
 
 def faults(folder, each, **settings):
@@ -62,9 +63,9 @@ def pending(child):
 
 
 def added(child):
-    """Lines but the two that a job with a budget always has."""
+    """Lines but those that a job with a budget has of its plan and at its end."""
     return [line for line in child["log"] if not line.startswith(
-        ("ckptagent: budget ", "ckptagent: peak "))]
+        ("ckptagent: budget ", "ckptagent: peak ", "ckptagent: the budget of "))]
 
 
 def test_the_job_computes_the_same_whatever_call_of_the_shim_fails(told, plain):
@@ -73,8 +74,8 @@ def test_the_job_computes_the_same_whatever_call_of_the_shim_fails(told, plain):
     assert len(children) * STRIDE > 1000
     wrong = [child for child in children if child["result"] != plain]
     assert [c["site"] for c in wrong if not pending(c)] == []
-    # Never another gradient: what fails there ends the job with the error.
-    assert {tuple(c["result"]) for c in wrong} <= {("MemoryError: injected",)}
+    # Never another gradient: what fails there ends the job with an error.
+    assert [c["site"] for c in wrong if len(c["result"]) > 1] == []
 
 
 def test_a_failure_is_one_line_in_the_log_at_most(told):
