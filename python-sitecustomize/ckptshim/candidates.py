@@ -52,9 +52,12 @@ class Candidates:
         key = id(found.module)
 
         def gone(_: Any) -> None:
-            self.by_module.pop(key, None)
-            if len(self.all) > _BLOCKS and block in self.all:
-                self.all.remove(block)
+            try:
+                self.by_module.pop(key, None)
+                if len(self.all) > _BLOCKS and block in self.all:
+                    self.all.remove(block)
+            except Exception:       # nobody is there to hear of it
+                pass
 
         reason = found.reason
         if reason is None and not self.patch(found.module):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import device, plain, recompute, tensors
+from . import device, interrupts, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
@@ -39,6 +39,13 @@ _TAPE_ROUNDS = 4
 _PROBE_STRIDE = 1 << 16
 _UNKNOWN = 0.25         # of the limit: what a first iteration may need at its end
 _RENEWALS = 4
+
+
+class _Local(threading.local):
+    """What concerns the frame whose forward a thread runs."""
+
+    depth = 0           # of frames
+    entry = 0           # live bytes when it began
 
 
 class Controller(Watcher):
@@ -69,7 +76,7 @@ class Controller(Watcher):
         self.costs: Optional[Costs] = None      # on a phantom device
         self.overhead = 0               # of what was taken over tensor memory
         self.growth = 0                 # largest growth of a block seen so far
-        self.local = threading.local()
+        self.local = _Local()
         self.look_again: Callable[[torch.nn.Module], bool] = lambda module: False
 
     # -- forwards ------------------------------------------------------------
@@ -123,11 +130,11 @@ class Controller(Watcher):
                       args: Any, kwargs: Any) -> Any:
         """A registered module's forward inside an iteration."""
         current = self.current
-        if (current is None or current.mode == "free" or block.opened or self.broken
-                or plain.must_be_plain()):
+        if current is None or current.mode == "free" or block.opened or self.broken:
             return original(module, *args, **kwargs)
         try:
-            treated = self._treat(current, block, module, original, args, kwargs)
+            treated = None if plain.must_be_plain() else self._treat(
+                current, block, module, original, args, kwargs)
         except Exception as error:
             self.failed(error)
             treated = None
@@ -136,7 +143,7 @@ class Controller(Watcher):
         call, mode, look = treated
         if mode is None:
             return self._seen(current, call, original, module, args, kwargs)
-        self.local.depth = getattr(self.local, "depth", 0) + 1
+        self.local.depth += 1
         try:
             return self.frames.forward(call, mode, look, original, module, args,
                                        kwargs)
@@ -145,7 +152,10 @@ class Controller(Watcher):
             raise
         finally:
             self.local.depth -= 1
-            self.agent.block(0)
+            try:
+                self.agent.block(0)
+            except Exception as error:
+                self.failed(error)
 
     def _treat(self, current: Iteration, block: Block, module: torch.nn.Module,
                original: Any, args: Any, kwargs: Any,
@@ -154,7 +164,7 @@ class Controller(Watcher):
         to take; None: leave it plain.
         """
         if plain.hooks_in_force():
-            if not getattr(self.local, "depth", 0):
+            if not self.local.depth:
                 block.reason = block.reason or "hooks_in_force"
             return None
         if len(current.calls) > _CALLS * len(self.candidates.by_module):
@@ -287,14 +297,19 @@ class Controller(Watcher):
             if not _listed(current, frame.call):
                 current.irregular = True        # a graph of an earlier iteration
                 return
+            current.recomputing += 1
         self.agent.mark("B", frame.call.index)
         self.agent.block(frame.call.block.number)
 
     def recompute_ends(self, frame: Frame) -> None:
         self.recompute_ms += frame.call.recompute_ms
         self.agent.block(0)
-        if self.current is None or _listed(self.current, frame.call):
-            self.agent.mark("R", frame.call.index)
+        current = self.current
+        if current is not None:
+            if not _listed(current, frame.call):
+                return
+            current.recomputing -= 1
+        self.agent.mark("R", frame.call.index)
 
     def wants_proof(self, frame: Frame) -> bool:
         current = self.current
@@ -352,6 +367,8 @@ class Controller(Watcher):
         return None
 
     def failed(self, error: Exception) -> None:
+        if interrupts.is_the_jobs(error):
+            raise error
         self.stand_down(f"{type(error).__name__}: {error}")
 
     def stand_down(self, why: str) -> None:
@@ -545,7 +562,8 @@ class Controller(Watcher):
 
     def _after_tape(self, current: Iteration, kind: Kind) -> None:
         kind.rounds += 1
-        if current.irregular or current.failed or self.agent.tape_full():
+        if (current.irregular or current.recomputing or current.failed
+                or self.agent.tape_full()):
             if kind.rounds >= _TAPE_ROUNDS:
                 kind.state, kind.rounds = "planned", 0
             return

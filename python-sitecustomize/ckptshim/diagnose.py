@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import tensors
+from . import interrupts, tensors
 from .recompute import run_again
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def explain(frame: "Frame", found: Difference, indices: list[int],
     try:
         again, names = _once_more(frame, max(indices))
     except Exception as error:
+        if interrupts.is_the_jobs(error):
+            raise
         return f"{found}; another recompute raised {type(error).__name__}: {error}"
     made_by = names[found.place] if found.place < len(names) else ""
     text = f"{found}{made_by and f', made by {made_by}'}"

@@ -58,16 +58,17 @@ class Frame:
         self.spilled: dict[int, SpilledTensor] = {}
         self.light = False
 
-    def packer(self, digester: Optional[Digester] = None,
-               ) -> Callable[[torch.Tensor], Handle]:
+    def packer(self, failed: Callable[[Exception], None],
+               digester: Optional[Digester] = None) -> Callable[[torch.Tensor], Handle]:
         """What is called whenever autograd saves a tensor.
 
+        failed: is told an error of ours, which the job's forward must not see;
         digester: digests large ones right away.
         """
         handles = self.handles
         append = handles.append
 
-        def pack(tensor: torch.Tensor) -> Handle:
+        def hold(tensor: torch.Tensor) -> Handle:
             handle = Handle()
             handle.frame = self
             handle.index = len(handles)
@@ -78,12 +79,18 @@ class Frame:
             append(_ref(handle))
             return handle
 
+        def pack(tensor: torch.Tensor) -> Handle:
+            try:
+                return hold(tensor)
+            except Exception as error:
+                failed(error)
+                return hold(tensor)
+
         seen: dict[Any, weakref.ref[Handle]] = {}
 
-        def pack_and_digest(tensor: torch.Tensor) -> Handle:
-            handle = pack(tensor)
+        def digest(handle: Handle, tensor: torch.Tensor) -> None:
             if tensor.nbytes < LARGE or tensors.address(tensor) in self.outside:
-                return handle
+                return
             key = identity(tensor)
             known = seen.get(key, _nobody)()
             if known is not None and known.tensor is not None:
@@ -92,6 +99,13 @@ class Frame:
                 assert digester is not None and handle.tensor is not None
                 handle.sum = digester.large(handle.tensor)
                 seen[key] = _ref(handle)
+
+        def pack_and_digest(tensor: torch.Tensor) -> Handle:
+            handle = pack(tensor)
+            try:
+                digest(handle, tensor)
+            except Exception as error:      # it is digested with the rest, then
+                failed(error)
             return handle
 
         return pack_and_digest if digester else pack

@@ -81,13 +81,13 @@ class Frames:
         try:
             frame = Frame(call, original, module)
             look = self._prepare(frame, mode, look, args, kwargs)
+            pack = frame.packer(self._watcher.failed,
+                                self._digester if frame.stride == 0 else None)
+            begin = self.clock.start()
+            _push_hooks(pack, self.unpack_held if mode == PROVE else self.unpack)
         except Exception as error:
             self._watcher.failed(error)
             return original(module, *args, **kwargs)
-        digester = self._digester if frame.stride == 0 else None
-        begin = self.clock.start()
-        _push_hooks(frame.packer(digester),
-                    self.unpack_held if mode == PROVE else self.unpack)
         try:
             if look is None:
                 result = original(module, *args, **kwargs)
@@ -96,8 +96,8 @@ class Frames:
                     result = original(module, *args, **kwargs)
         finally:
             _pop_hooks()
-        self.clock.stop(begin, call, "forward_ms")
         try:
+            self.clock.stop(begin, call, "forward_ms")
             self._finish(frame, mode, look, args, kwargs, result)
         except Exception as error:
             if frame.state != DROP:
@@ -232,8 +232,22 @@ class Frames:
         frame.settle()
 
     def _refill(self, frame: Frame) -> None:
-        """Recompute every dropped tensor that autograd may still ask for."""
+        """Recompute every dropped tensor that autograd may still ask for.
+
+        Nothing else has them: where that fails, once more.
+        """
+        try:
+            self._recompute(frame)
+        except MismatchError:
+            raise
+        except Exception as error:
+            self._watcher.failed(error)
+            self._recompute(frame)
+
+    def _recompute(self, frame: Frame) -> None:
         empty = [h for h in frame.alive() if h.tensor is None]
+        if not empty:
+            return
         indices = [h.index for h in empty]
         self._watcher.recompute_begins(frame)
         begin = self.clock.start()

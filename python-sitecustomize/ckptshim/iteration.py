@@ -31,6 +31,7 @@ class Iteration:
         self.spilled = 0
         self.irregular = False          # an exception, an unknown call, ...
         self.backward = False
+        self.recomputing = 0            # recomputes that have not ended
         self.begun = time.perf_counter()
         self.strange = 0                # calls that the tape does not know
         self.unmet = False              # a plain call of a block never proven

@@ -55,6 +55,7 @@ class Look:
         self._found: dict[str, str] = {}
         self._inputs = (forward, args, kwargs)
         self._module: Optional[torch.nn.Module] = module
+        self._tracer: Optional[Tracer] = None
 
     def __enter__(self) -> "Look":
         module = self._module
@@ -95,19 +96,20 @@ class Look:
             self._tracer.start()
 
     def __exit__(self, kind: Optional[type], *_: Any) -> None:
-        tracer = self.__dict__.pop("_tracer", None)
         try:
-            if tracer is not None:
-                tracer.stop()
-                if kind is None:
-                    with torch._C.DisableTorchFunction():
-                        self._end(tracer)
+            try:
+                tracer, self._tracer = self._tracer, None
+                if tracer is not None:
+                    tracer.stop()
+                    if kind is None:
+                        with torch._C.DisableTorchFunction():
+                            self._end(tracer)
+            finally:
+                self._let_go()
         except Exception as error:
             if interrupts.is_the_jobs(error):
                 raise
             self._find("global_effect", f"it cannot be watched: {error}")
-        finally:
-            self._let_go()
 
     def _let_go(self) -> None:
         watch = getattr(self, "_watch", None)

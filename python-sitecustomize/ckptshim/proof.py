@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import torch
 
-from . import tensors
+from . import interrupts, tensors
 from .clock import Clock
 from .diagnose import Difference, explain
 from .frame import PROVE, Frame, Handle, form, named
@@ -56,6 +56,8 @@ class Proofs:
         try:
             values = recompute(frame, last, self._digester, {})
         except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
             reason = "recompute_raises"
             detail = Difference(f"{type(error).__name__}: {error}")
         self._clock.stop(begin, frame.call, "recompute_ms")

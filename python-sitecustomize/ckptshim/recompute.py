@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import plain
+from . import interrupts, plain
 from .frame import Frame
 from .mute import mute
 from .stack import room
@@ -43,9 +43,9 @@ def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
         try:
             with room, mute():
                 note.call(wrap(frame.call, frame.original), module)
-        except (Stop, Exception):
+        except (Stop, Exception) as error:
             # A scripted child turns Stop into an exception of its own.
-            if not enough():
+            if not enough() or interrupts.is_the_jobs(error):
                 raise
         finally:
             plain.pop()

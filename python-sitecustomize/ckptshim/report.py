@@ -45,6 +45,8 @@ class Report:
         try:
             self._end()
         except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
             self._controller.agent.log("warning", f"the report failed: {error!r}")
 
     def _end(self) -> None:

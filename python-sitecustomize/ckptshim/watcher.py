@@ -34,7 +34,11 @@ class Watcher:
         return True
 
     def failed(self, error: Exception) -> None:
-        """Our own code raised; the job goes on as if it had not."""
+        """Our own code raised; the job goes on as if it had not.
+
+        Raises:
+            error: a signal handler of the job's raised it, in our code by chance.
+        """
         raise error
 
     def dropping(self, frame: "Frame", held: list["Handle"]) -> None:

@@ -1,6 +1,6 @@
 """Trains a tiny model, and again from every call of the shim that failed.
 
-    python faults.py NAMES EACH
+    python faults.py NAMES EACH error|signal
 
 Runs under an instrumented shim (instrument.py); NAMES is a JSON list of the
 calls' names, of which one in EACH is made to fail. The first time that a call
@@ -8,6 +8,9 @@ is due, this process forks: in the child the call fails with MemoryError and all
 others succeed, in the parent it goes on. The children fork by the bare system
 call, so that nothing takes the child for another process. One JSON object a
 child goes to standard output.
+
+With "signal" nothing fails, but a signal arrives whose handler raises Late, an
+exception of the job's; the child trains once more after it.
 """
 
 import atexit
@@ -16,6 +19,7 @@ import ctypes
 import json
 import os
 import resource
+import signal
 import sys
 
 from tiny import Training
@@ -29,10 +33,22 @@ syscall = ctypes.PyDLL(None).syscall
 pid = os.getpid()
 names = json.loads(open(sys.argv[1]).read())
 each = int(sys.argv[2])
+what = sys.argv[3]
 seen = set()
 running = []
 failed = None       # the name of the call that failed, in a child
 callers = []        # functions of the shim that were running then, outermost first
+
+
+class Late(Exception):
+    """What the handler raises."""
+
+
+def strike(*_):
+    raise Late
+
+
+signal.signal(signal.SIGUSR1, strike)
 
 
 def reap(at_most):
@@ -86,7 +102,9 @@ def site(number):
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     os.dup2(log.fileno(), 2)
     os.ftruncate(2, 0)
-    raise MemoryError("injected")
+    if what == "error":
+        raise MemoryError("injected")
+    signal.raise_signal(signal.SIGUSR1)
 
 
 def train():
@@ -94,6 +112,8 @@ def train():
     try:
         training = Training(depth=3)
         return [training.step() for _ in range(STEPS)] + [training.state()]
+    except Late:
+        return ["Late", *train()]
     except BaseException as error:
         return [f"{type(error).__name__}: {error}"]
 
