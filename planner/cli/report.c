@@ -31,16 +31,20 @@ static char *planned_bytes(char text[TEXT_SIZE], int64_t bytes)
 	return text_bytes(text, bytes ? bytes : -1);
 }
 
-static bool over_budget(const struct run *run)
+static bool over_budget(const struct run *run, enum run_peak which)
 {
-	return run->budget >= 0 && run->peaks[RUN_MAX] > run->budget;
+	return run->budget >= 0 && run->peaks[which] > run->budget;
 }
 
+/* The plan is judged by the last iteration; the first ones had none. */
 static const char *verdict(const struct run *run)
 {
-	if (over_budget(run))
+	if (run->peaks[RUN_LAST] < 0)
+		return "nothing measured";
+	if (over_budget(run, RUN_LAST))
 		return "not held";
-	return run->peaks[RUN_MAX] < 0 ? "nothing measured" : "held";
+	return over_budget(run, RUN_MAX) ? "held in the last iteration, not in all"
+					 : "held";
 }
 
 static void print_head(const struct run *run)
@@ -191,7 +195,7 @@ static int print_report(const struct report *r)
 			putchar('\n');
 		if (print_run(r, &r->runs[i]) < 0)
 			return cli_fault(r->command, "out of memory");
-		if (over_budget(&r->runs[i]))
+		if (over_budget(&r->runs[i], RUN_LAST))
 			status = CLI_NO;
 	}
 	if (r->count > 1)

@@ -4,6 +4,10 @@
 """
 
 import argparse
+import hashlib
+import inspect
+import io
+import subprocess
 
 import torch
 import torch.nn as nn
@@ -44,6 +48,36 @@ class Shared(nn.Module):
         for place in self.order:
             x = self.h[place](x)
         return x
+
+
+def outward(model):
+    """What a model shows to whoever looks at it, as one text."""
+    lines = [f"{name}: {type(m).__module__}.{type(m).__qualname__} "
+             f"{sorted(vars(m))} {isinstance(m, (nn.Module, Block))} "
+             f"{inspect.signature(m.forward)} {inspect.signature(type(m).forward)} "
+             f"{type(m).forward.__qualname__}" for name, m in model.named_modules()]
+    lines += [f"{name} {tuple(p.shape)}" for name, p in model.named_parameters()]
+    lines += [*model.state_dict(), repr(model), inspect.getsource(Block.forward)]
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    lines.append(hashlib.sha256(saved.getvalue()).hexdigest())
+    return "\n".join(lines)
+
+
+def looking(steps, record):
+    """The model, its pickle and the environment are printed at every step."""
+    model, x = Tower(6), torch.randn(16, 64, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(x).pow(2).mean().backward()
+        record.gradients(step, model)
+        optimizer.step()
+        print(step, outward(model))
+        shown = subprocess.run(["env"], capture_output=True, text=True).stdout
+        print(*sorted(line for line in shown.splitlines()
+                      if not line.startswith(("CKPT_", "LD_PRELOAD=", "PYTEST_"))))
+    record.weights(model)
 
 
 def accumulation(steps, record):
@@ -172,7 +206,8 @@ def failing(steps, record):
 
 
 LOOPS = {f.__name__: f for f in (
-    accumulation, gan, by_hand, evaluation, sharing, raising, failing)}
+    accumulation, gan, by_hand, evaluation, sharing, raising, failing,
+    looking)}
 
 
 def main():

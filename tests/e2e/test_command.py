@@ -452,6 +452,10 @@ def test_a_budget_that_was_not_held_is_status_1(tmp_path: Path) -> None:
     result = ckptagent("report", over)
     assert result.returncode == 1
     assert "budget 899 B, optimal: not held" in result.stdout
+    late = copy_run(tmp_path, peak_bytes=dict(peaks, max=1001), budget_bytes=1000)
+    result = ckptagent("report", late)
+    assert result.returncode == 0
+    assert "optimal: held in the last iteration, not in all" in result.stdout
 
 
 def test_report_has_a_section_for_each_rank_and_their_spread(tmp_path: Path) -> None:
