@@ -16,6 +16,7 @@ import bench_overhead
 import bench_peaks
 import bench_regions
 import bench_steady
+import bench_trust
 import job
 from bench_figure import Figure, print_figures
 
@@ -26,6 +27,7 @@ PARTS = {
     "events": bench_native.measure_events,
     "process": bench_native.measure_process,
     "steady": bench_steady.measure,
+    "trust": bench_trust.measure,
     "overhead": bench_overhead.measure,
     "solve": bench_native.measure_solve,
 }
