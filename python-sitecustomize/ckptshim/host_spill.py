@@ -22,9 +22,14 @@ class HostTensor:
         self.storage = storage
         self._layout = tensors.Layout(tensor)
 
-    def look(self) -> torch.Tensor:
-        """The tensor, for a comparison."""
-        return self.restore({})
+    def look(self, last: dict[Any, torch.Tensor]) -> torch.Tensor:
+        """The tensor, for a comparison.
+
+        last: the storage looked at before, and what is in it.
+        """
+        if self.storage not in last:
+            last.clear()
+        return self.restore(last)
 
     def restore(self, storages: dict[Any, torch.Tensor]) -> torch.Tensor:
         """The tensor on its device; storages is shared between calls."""

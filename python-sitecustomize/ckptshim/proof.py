@@ -173,10 +173,11 @@ def _compare(frame: Frame, originals: list[Handle],
     """What differs between originals and recomputed values."""
     if len(values) != len(frame.handles):
         return _counts(len(values), frame)
+    looked: dict[Any, torch.Tensor] = {}
     for handle in originals:
         original = handle.tensor
         if handle.index in frame.spilled:
-            original = frame.spilled[handle.index].look()
+            original = frame.spilled[handle.index].look(looked)
         value = values[handle.index]
         if original is None or not tensors.droppable(original):
             continue

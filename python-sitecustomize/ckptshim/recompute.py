@@ -43,7 +43,10 @@ def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
         try:
             with room, mute():
                 note.call(wrap(frame.call, frame.original), module)
-        except (Stop, Exception) as error:
+        except Stop:
+            if not enough():
+                raise
+        except Exception as error:
             # A scripted child turns Stop into an exception of its own.
             if not enough() or interrupts.is_the_jobs(error):
                 raise

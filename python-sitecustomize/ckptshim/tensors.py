@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import operator
 from typing import Any, Iterable, Iterator, Optional
@@ -151,12 +152,17 @@ def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:
             and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg())
 
 
+_compare = ctypes.CDLL(None).memcmp
+_compare.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of the same form hold the same bits (NaN included)."""
     a, b = raw_view(a.detach()), raw_view(b.detach())
+    one, other = dense_range(a), dense_range(b)
+    if one is not None and other is not None and a.device.type == "cpu":
+        return not _compare(one[0], other[0], one[1])
     if a.is_complex():
         a, b = torch.view_as_real(a), torch.view_as_real(b)
     word = _WORDS[a.element_size()]

@@ -448,7 +448,7 @@ def test_a_spilled_storage_gives_its_room_back(tmp_path: Any) -> None:
     spill = Spill(str(tmp_path), 5000, pytest.fail)
     for _ in range(10):
         moved = spill.write([torch.ones(1000)])
-        assert moved is not None and torch.equal(moved[0].look(), torch.ones(1000))
+        assert moved is not None and torch.equal(moved[0].look({}), torch.ones(1000))
         del moved
 
 
@@ -457,7 +457,7 @@ def test_lazy_conjugates_survive_the_spill(tmp_path: Any) -> None:
     original = torch.randn(5, dtype=torch.complex64).conj()
     moved = spill.write([original])
     assert moved is not None
-    assert torch.equal(moved[0].look(), original)
+    assert torch.equal(moved[0].look({}), original)
     assert torch.equal(moved[0].restore({}), original)
     assert frames.tensors.same_form(moved[0].restore({}), original)
 

@@ -52,7 +52,7 @@ def test_a_disk_that_fills_halfway_keeps_everything(
     assert store.write([torch.ones(1)]) is None and len(said) == 1
     assert store._used == 400
     assert first is not None
-    assert torch.equal(first[0].look(), torch.arange(100.0))
+    assert torch.equal(first[0].look({}), torch.arange(100.0))
     assert torch.equal(first[0].restore({}), torch.arange(100.0))
 
 
@@ -61,7 +61,7 @@ def test_a_short_write_is_continued(folder: Path,
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda f, data, at: real(f, data[:700], at))
     moved = Spill(str(folder), 1 << 30, pytest.fail).write([torch.arange(1000.0)])
-    assert moved is not None and torch.equal(moved[0].look(), torch.arange(1000.0))
+    assert moved is not None and torch.equal(moved[0].look({}), torch.arange(1000.0))
 
 
 @pytest.mark.parametrize("how", ["missing", "a file", "not writable", "gone later"])
