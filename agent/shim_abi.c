@@ -39,6 +39,11 @@ int ckptagent_live_cuda_hooks(void)
 	return agent_on() && hook_c10_cuda_live();
 }
 
+int ckptagent_live_cudart_hooks(void)
+{
+	return agent_on() && hook_cudart_is_shared();
+}
+
 uint64_t ckptagent_live(int device)
 {
 	return ledger_live(device);

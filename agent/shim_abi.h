@@ -45,6 +45,13 @@ int ckptagent_live_hooks(void);
 /* 1 once torch's CUDA caching allocator has told of an allocation. */
 int ckptagent_live_cuda_hooks(void);
 
+/*
+ * 0 where torch's CUDA library has the CUDA runtime inside (linked statically):
+ * what others than its caching allocator take is then not seen. Takes the
+ * loader's lock.
+ */
+int ckptagent_live_cudart_hooks(void);
+
 /* ---- ledger ---------------------------------------------------------- */
 
 uint64_t ckptagent_live(int device);          /* live bytes now */

@@ -63,6 +63,7 @@ class Agent:
         self._log = _declare(held, "ckptagent_log", None, c_char_p, c_char_p)
         self.live_hooks = _declare(held, "ckptagent_live_hooks", c_int)
         self.live_cuda_hooks = _declare(held, "ckptagent_live_cuda_hooks", c_int)
+        self.live_cudart_hooks = _declare(held, "ckptagent_live_cudart_hooks", c_int)
         self.cached = _declare(held, "ckptagent_cached", c_uint64, c_int)
         self.outside = _declare(held, "ckptagent_outside", c_uint64, c_int)
         self.taken = _declare(held, "ckptagent_taken", c_uint64, c_int)

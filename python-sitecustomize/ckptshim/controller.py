@@ -107,6 +107,7 @@ class Controller(Watcher):
         clock = self.frames.clock
         clock.cuda = found.cuda is not None
         if clock.cuda:
+            device.say_what_is_unseen(self.agent)
             self.settings.on_device(found.memory())
             self.frames.proofs.unreal = device.is_phantom()
             if self.frames.proofs.unreal:
