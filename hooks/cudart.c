@@ -85,7 +85,7 @@ void hook_cudart_prepare(void)
 
 	if (!caller)
 		return;
-	for (int hook = HOOK_cuda_malloc; hook < HOOKS; hook++)
+	for (int hook = HOOK_cuda_malloc; hook <= HOOK_cuda_free_async; hook++)
 		linked_original((enum hook)hook, caller);
 	linked_function(&get_device, caller);
 	symbols_within(CACHING_ALLOCATOR, caller);

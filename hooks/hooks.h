@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cupti_abi.h"
+
 /* c10::Device: a DeviceType (CUDA is 1) and the device's index. */
 struct c10_device {
 	int8_t type;
