@@ -108,6 +108,11 @@ device 1: 0 64
 device 2: 0 0" local:libc10_cuda.so local:libuser12.so malloc:64 \
 	deep:libuser_wheel.so old_free books
 
+# Without a runtime, where the caller finds nothing but us: an error of
+# CUDA's and one line, no endless loop.
+run "ckptagent: no CUDA runtime here has cudaMalloc for its caller; such calls fail
+error 35" local:$fakes/loop/libuser.so malloc:64
+
 # A runtime without a function: one line, an error of CUDA's for that call.
 path=$fakes/old:$fakes
 run "12 malloc 64
