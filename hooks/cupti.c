@@ -5,11 +5,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "cupti_client.h"
 #include "cupti_library.h"
 #include "cupti_records.h"
 #include "hooks.h"
 #include "linked.h"
-#include "log.h"
 #include "symbols.h"
 
 /* In the order of switching on. Links come with the records of API calls. */
@@ -39,18 +39,13 @@ static _Atomic int state;
 static pthread_key_t innermost;
 static bool has_innermost;
 
-/* After it CUPTI writes no record for us; its flush hands back every buffer. */
+/* After it CUPTI writes no record for us. */
 static void switch_off(size_t on)
 {
-	int out;
-
 	while (on)
 		cupti.cuptiActivityDisable(kinds[--on]);
 	cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 	records_end();
-	out = records_buffers_out();
-	if (out)
-		log_format(LOG_DEBUG, "CUPTI has kept %d of our buffers", out);
 }
 
 static int switch_on(char *why, size_t why_bytes)
@@ -215,6 +210,7 @@ int hook_cupti_register(cupti_requested_fn *requested,
 			linked_original(HOOK_cupti_register, SYMBOLS_CALLER);
 
 	withdraw();
+	client_callbacks(&requested, &completed);
 	return forward ? forward(requested, completed) :
 			 CUPTI_ERROR_NOT_INITIALIZED;
 }

@@ -214,6 +214,14 @@ int records_buffers_out(void)
 	return out;
 }
 
+bool records_own(const uint8_t *buffer)
+{
+	for (int i = 0; books && i < BUFFERS; i++)
+		if (buffer == books->buffers[i])
+			return true;
+	return false;
+}
+
 static int by_correlation(const void *left, const void *right)
 {
 	uint32_t a = ((const struct link *)left)->correlation;

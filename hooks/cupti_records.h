@@ -46,6 +46,9 @@ bool records_lost(void);
 /* Buffers that CUPTI has not given back. */
 int records_buffers_out(void);
 
+/* Whether a buffer is one of those from here. */
+bool records_own(const uint8_t *buffer);
+
 /*
  * After the end: the device's nanoseconds of n regions, of those inside them
  * too. Returns how many records were theirs.

@@ -5,6 +5,7 @@
  *   taken      have a subscriber already
  *   version=N  of another version
  *   refuse=N   refuse to record activities of kind N
+ *   keeps      ask for the next buffer when it has handed over the last
  *   late       keep every buffer back at a flush
  *   untimed    have no room for times on the device
  *   mixed      write times before the regions that they belong to
@@ -110,11 +111,22 @@ void fake_deliver(void)
 	filled = 0;
 }
 
+static void new_buffer(void)
+{
+	size_t most;
+
+	requested(&buffers[filled].data, &buffers[filled].size, &most);
+	buffers[filled].used = 0;
+	filled += buffers[filled].data != NULL;
+}
+
 int cuptiActivityFlushAll(uint32_t flag)
 {
 	printf("flush %u\n", flag);
 	if (!told("late"))
 		fake_deliver();
+	if (told("keeps"))
+		new_buffer();
 	return CUPTI_SUCCESS;
 }
 
@@ -180,20 +192,19 @@ void fake_stack(void)
 /* The record to fill, or NULL where there is no room. */
 static uint8_t *record(uint32_t kind)
 {
-	size_t bytes = bytes_of(kind), most;
+	size_t bytes = bytes_of(kind);
 	uint8_t *at;
+	int before = filled;
 
 	if (!enabled[kind])
 		return NULL;
 	if (!filled || buffers[filled - 1].size - buffers[filled - 1].used <
 			       bytes) {
-		requested(&buffers[filled].data, &buffers[filled].size, &most);
-		buffers[filled].used = 0;
-		if (!buffers[filled].data) {
+		new_buffer();
+		if (filled == before) {
 			dropped++;
 			return NULL;
 		}
-		filled++;
 	}
 	at = buffers[filled - 1].data + buffers[filled - 1].used;
 	buffers[filled - 1].used += bytes;

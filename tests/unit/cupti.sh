@@ -145,6 +145,26 @@ disable 10
 flush 1
 profiled 3" $torch begin enter launch:1 leave enter profile launch:2 leave launch:3 \
 	end launch:4 profiled
+# Also where CUPTI has kept a buffer of ours, for what are now its records.
+cupti=keeps
+run "$on
+$off
+ns 100
+register
+enable 10
+disable 10
+flush 1
+profiled 2
+register
+enable 10
+disable 10
+flush 1
+profiled 1
+$on
+$off
+ns 0 30" $torch begin enter launch:100 leave end profile launch:1 launch:2 profiled \
+	profile launch:3 profiled begin enter launch:30 leave end
+cupti=
 # What is on CUPTI's stack by then is taken off, and nothing else.
 run "$on
 stack 2
