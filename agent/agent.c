@@ -10,6 +10,7 @@
 
 #include "boot.h"
 #include "config.h"
+#include "cupti.h"
 #include "device_memory.h"
 #include "log.h"
 #include "paths.h"
@@ -118,6 +119,7 @@ static void make_paths_absolute(void)
 static void after_fork(void)
 {
 	tape_abandon();
+	cupti_after_fork();
 	boot_after_fork();
 }
 

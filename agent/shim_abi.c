@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "agent.h"
+#include "cupti.h"
 #include "digest.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -37,6 +38,11 @@ int ckptagent_live_hooks(void)
 int ckptagent_live_cuda_hooks(void)
 {
 	return agent_on() && hook_c10_cuda_live();
+}
+
+int ckptagent_live_cudart_hooks(void)
+{
+	return agent_on() && hook_cudart_is_shared();
 }
 
 uint64_t ckptagent_live(int device)
@@ -140,6 +146,27 @@ size_t ckptagent_segments(struct ckptagent_segment *out, size_t n)
 size_t ckptagent_storages(struct ckptagent_storage *out, size_t n)
 {
 	return tape_storages(out, n);
+}
+
+int ckptagent_cupti_begin(char *why, size_t why_bytes)
+{
+	return cupti_begin(why, why_bytes);
+}
+
+uint64_t ckptagent_cupti_enter(void)
+{
+	return cupti_enter();
+}
+
+void ckptagent_cupti_leave(uint64_t region)
+{
+	cupti_leave(region);
+}
+
+int ckptagent_cupti_end(size_t n, const uint64_t *regions,
+			uint64_t *nanoseconds, char *why, size_t why_bytes)
+{
+	return cupti_end(n, regions, nanoseconds, why, why_bytes);
 }
 
 void ckptagent_digests(size_t n, const uint64_t *addresses,

@@ -45,6 +45,13 @@ int ckptagent_live_hooks(void);
 /* 1 once torch's CUDA caching allocator has told of an allocation. */
 int ckptagent_live_cuda_hooks(void);
 
+/*
+ * 0 where torch's CUDA library has the CUDA runtime inside (linked statically):
+ * what others than its caching allocator take is then not seen. Takes the
+ * loader's lock.
+ */
+int ckptagent_live_cudart_hooks(void);
+
 /* ---- ledger ---------------------------------------------------------- */
 
 uint64_t ckptagent_live(int device);          /* live bytes now */
@@ -123,6 +130,18 @@ void ckptagent_watch(size_t n, const uint64_t *addresses, int32_t *ids);
 /* Copy at most n; return how many there are. */
 size_t ckptagent_segments(struct ckptagent_segment *out, size_t n);
 size_t ckptagent_storages(struct ckptagent_storage *out, size_t n);
+
+/* ---- times on a CUDA device -------------------------------------------- */
+
+/*
+ * CKPT_TIMING=cupti; hooks/cupti.h says what these do. begin and end may wait
+ * for CUPTI. 0, or a negative code and one line in why[why_bytes].
+ */
+int ckptagent_cupti_begin(char *why, size_t why_bytes);
+uint64_t ckptagent_cupti_enter(void);
+void ckptagent_cupti_leave(uint64_t region);
+int ckptagent_cupti_end(size_t n, const uint64_t *regions,
+			uint64_t *nanoseconds, char *why, size_t why_bytes);
 
 /* ---- digests --------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent.h"
+#include "hooks.h"
 #include "log.h"
 #include "paths.h"
 #include "python.h"
@@ -89,6 +90,7 @@ static int start_shim(void)
 	if (!python_has_torch(&python))
 		return IDLE;
 	symbols_prepare();
+	hook_cudart_prepare();
 	result = python_run(&python, sitecustomize, paths_library(), why,
 			    sizeof(why));
 	if (result < 0)

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cupti_abi.h"
+
 /* c10::Device: a DeviceType (CUDA is 1) and the device's index. */
 struct c10_device {
 	int8_t type;
@@ -36,5 +38,18 @@ int hook_c10_cpu_live(void);
 
 /* 1 once torch's CUDA caching allocator has told of an allocation. */
 int hook_c10_cuda_live(void);
+
+/*
+ * 0 where torch's CUDA library has the CUDA runtime inside: then no call of
+ * that runtime comes to us. 1 otherwise, also without a CUDA library. Takes
+ * the loader's lock.
+ */
+int hook_cudart_is_shared(void);
+
+/*
+ * Find the originals for torch's caching allocator, which calls them under a
+ * lock of its own. For a moment when the caller holds none of the loader's.
+ */
+void hook_cudart_prepare(void);
 
 #endif

@@ -23,14 +23,21 @@ static const struct {
 
 static void *_Atomic originals[HOOKS];
 
-/* Whether a path ends in a base name, with or without a version after it. */
-static bool is_named(const char *path, const char *name)
+/* Between the stem and ".so" a wheel's tool puts "-" and a part of a digest. */
+bool symbols_is_named(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
-	size_t n = strlen(name);
+	size_t stem = strlen(name) - strlen(".so");
 
-	return !strncmp(base, name, n) && (!base[n] || base[n] == '.');
+	if (strncmp(base, name, stem))
+		return false;
+	base += stem;
+	if (*base == '-')
+		base = strchr(base, '.');
+	if (!base || strncmp(base, ".so", 3))
+		return false;
+	return !base[3] || base[3] == '.';
 }
 
 struct search {
@@ -43,7 +50,7 @@ static int same_name(struct dl_phdr_info *info, size_t size, void *data)
 	struct search *search = data;
 
 	(void)size;
-	if (!is_named(info->dlpi_name, search->name) ||
+	if (!symbols_is_named(info->dlpi_name, search->name) ||
 	    strlen(info->dlpi_name) >= sizeof(search->path))
 		return 0;
 	strcpy(search->path, info->dlpi_name);
@@ -70,19 +77,26 @@ static void *in_library(const char *library, const char *name)
 		       NULL;
 }
 
+void *symbols_anywhere(const char *library, const char *name,
+		       const void *caller)
+{
+	void *symbol = in_library(library, name);
+	Dl_info info;
+
+	if (!symbol && dladdr(caller, &info) && info.dli_fname)
+		symbol = symbol_in(info.dli_fname, name);
+	return symbol;
+}
+
 /* Another library may stand before the original as we do: it comes first. */
 static void *find(enum hook hook, const void *caller)
 {
 	const char *name = table[hook].symbol;
 	const void *ours = (const void *)table[hook].ours;
 	void *symbol = dlsym(RTLD_NEXT, name);
-	Dl_info info;
 
 	if (!symbol || symbol == ours)
-		symbol = in_library(table[hook].library, name);
-	if ((!symbol || symbol == ours) && dladdr(caller, &info) &&
-	    info.dli_fname)
-		symbol = symbol_in(info.dli_fname, name);
+		symbol = symbols_anywhere(table[hook].library, name, caller);
 	return symbol == ours ? NULL : symbol;
 }
 
@@ -113,15 +127,6 @@ void symbols_prepare(void)
 		symbols_original(hook, NULL);
 }
 
-void *symbols_beside(enum hook hook, const char *name)
-{
-	int saved = errno;
-	void *found = in_library(table[hook].library, name);
-
-	errno = saved;
-	return found;
-}
-
 struct range {
 	const char *name;
 	uintptr_t from, to;
@@ -133,7 +138,7 @@ static int text_of(struct dl_phdr_info *info, size_t size, void *data)
 	struct range *range = data;
 
 	(void)size;
-	if (!is_named(info->dlpi_name, range->name))
+	if (!symbols_is_named(info->dlpi_name, range->name))
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
@@ -145,6 +150,14 @@ static int text_of(struct dl_phdr_info *info, size_t size, void *data)
 		return 1;
 	}
 	return 0;
+}
+
+const void *symbols_text(const char *library)
+{
+	struct range range = { .name = library };
+
+	return dl_iterate_phdr(text_of, &range) ? (const void *)range.from :
+						  NULL;
 }
 
 bool symbols_within(const char *library, const void *instruction)

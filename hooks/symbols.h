@@ -33,8 +33,22 @@ bool symbols_first(void);
  */
 void symbols_prepare(void);
 
-/* Another function of the library of a hook's original, or NULL. */
-void *symbols_beside(enum hook hook, const char *name);
+/*
+ * A function of the loaded library with this base name, or else of the one
+ * that `caller` is in; NULL if there is none. It may be ours. Takes the
+ * loader's lock.
+ */
+void *symbols_anywhere(const char *library, const char *name,
+		       const void *caller);
+
+/*
+ * Whether a path ends in a base name such as "libcudart.so", with or without a
+ * version after it (.12) and what a wheel's tool puts before it (-d0da41ae).
+ */
+bool symbols_is_named(const char *path, const char *name);
+
+/* Where the code of the loaded library with this base name begins, or NULL. */
+const void *symbols_text(const char *library);
 
 /*
  * Whether an instruction is in a loaded library with this base name. Once the

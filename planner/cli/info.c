@@ -27,6 +27,8 @@ static const char ask_hooks[] = "import ctypes, sys, torch\n"
 				"agent.ckptagent_events.restype = "
 				"ctypes.c_uint64\n"
 				"print('live', agent.ckptagent_live_hooks())\n"
+				"print('runtime', "
+				"agent.ckptagent_live_cudart_hooks())\n"
 				"print('events', agent.ckptagent_events())\n";
 
 /* Lines "KEY VALUE" that a child printed. */
@@ -118,7 +120,7 @@ static void print_found(const char *what, const char *path)
 static bool print_hooks(const char *python, const char *library)
 {
 	struct answer answer;
-	char live[256], events[256];
+	char live[256], events[256], runtime[256];
 
 	if (!library) {
 		print_found("hooks", "not checked: no libckptagent.so");
@@ -126,7 +128,8 @@ static bool print_hooks(const char *python, const char *library)
 	}
 	ask(&answer, python, ask_hooks, library);
 	if (answer.status || !value_of(&answer, "live", live) ||
-	    !value_of(&answer, "events", events)) {
+	    !value_of(&answer, "events", events) ||
+	    !value_of(&answer, "runtime", runtime)) {
 		print_found("hooks", "not checked: the trial failed, see "
 				     "above");
 		return false;
@@ -137,6 +140,10 @@ static bool print_hooks(const char *python, const char *library)
 		return false;
 	}
 	printf("%-18s live: %s allocator events seen\n", "hooks", events);
+	if (strcmp(runtime, "1"))
+		print_found("CUDA runtime",
+			    "degraded: it is inside torch's library; what "
+			    "others take from a device is not seen");
 	return true;
 }
 

@@ -24,6 +24,7 @@ from typing import Any, Sequence
 
 ABI = 1
 CPU = 0
+_WHY = 512          # bytes for one line
 _BRIEF = 1 << 16    # bytes: too few to release the interpreter's lock for
 
 
@@ -63,6 +64,7 @@ class Agent:
         self._log = _declare(held, "ckptagent_log", None, c_char_p, c_char_p)
         self.live_hooks = _declare(held, "ckptagent_live_hooks", c_int)
         self.live_cuda_hooks = _declare(held, "ckptagent_live_cuda_hooks", c_int)
+        self.live_cudart_hooks = _declare(held, "ckptagent_live_cudart_hooks", c_int)
         self.cached = _declare(held, "ckptagent_cached", c_uint64, c_int)
         self.outside = _declare(held, "ckptagent_outside", c_uint64, c_int)
         self.taken = _declare(held, "ckptagent_taken", c_uint64, c_int)
@@ -78,6 +80,12 @@ class Agent:
         self.tape_end = _declare(held, "ckptagent_tape_end", None)
         self.tape_full = _declare(held, "ckptagent_tape_full", c_int)
         words = ctypes.POINTER(c_uint64)
+        self._cupti_begin = _declare(free, "ckptagent_cupti_begin", c_int, c_char_p,
+                                     c_size_t)
+        self.cupti_enter = _declare(held, "ckptagent_cupti_enter", c_uint64)
+        self.cupti_leave = _declare(held, "ckptagent_cupti_leave", None, c_uint64)
+        self._cupti_end = _declare(free, "ckptagent_cupti_end", c_int, c_size_t, words,
+                                   words, c_char_p, c_size_t)
         self._sizes = _declare(held, "ckptagent_sizes", None, c_size_t, words, words)
         self._watch = _declare(held, "ckptagent_watch", None, c_size_t, words,
                                ctypes.POINTER(c_int32))
@@ -131,6 +139,19 @@ class Agent:
         n = self._storages(None, 0)
         out = (Storage * n)()
         return list(out)[:min(n, self._storages(out, n))]
+
+    def cupti_begin(self) -> str:
+        """Begin to record; "", or why not."""
+        why = ctypes.create_string_buffer(_WHY)
+        return _text(why) if self._cupti_begin(why, _WHY) else ""
+
+    def cupti_end(self, regions: Sequence[int]) -> tuple[list[int], str]:
+        """The nanoseconds of each region, and "" or why there are none."""
+        n = len(regions)
+        out = (c_uint64 * n)()
+        why = ctypes.create_string_buffer(_WHY)
+        failed = self._cupti_end(n, (c_uint64 * n)(*regions), out, why, _WHY)
+        return list(out), _text(why) if failed else ""
 
     def digests(self, addresses: Sequence[int], sizes: Sequence[int],
                 stride: int = 0) -> list[int]:
@@ -189,15 +210,19 @@ class Planner:
 
     def _plan(self, function: Any, *documents: bytes) -> dict[str, Any]:
         text = ctypes.c_void_p()
-        why = ctypes.create_string_buffer(512)
+        why = ctypes.create_string_buffer(_WHY)
         if function(*documents, byref(text), why, len(why)):
-            raise PlanError(why.value.decode("utf-8", "replace"))
+            raise PlanError(_text(why))
         try:
             document = json.loads(ctypes.string_at(text))
         finally:
             self._free(text)
         plan: dict[str, Any] = document["plans"][0]
         return plan
+
+
+def _text(why: "ctypes.Array[ctypes.c_char]") -> str:
+    return why.value.decode("utf-8", "replace")
 
 
 def _json(document: dict[str, Any]) -> bytes:

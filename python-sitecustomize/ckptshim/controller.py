@@ -18,6 +18,7 @@ from . import device, interrupts, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
+from .cupti import Cupti
 from .events import Events
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .frames import Frames, MismatchError
@@ -60,6 +61,8 @@ class Controller(Watcher):
         spill = Spill(settings.spill, settings.device_memory,
                       lambda line: agent.log("info", line))
         self.frames = Frames(agent, self, spill)
+        if settings.timing == "cupti" and not settings.rehearse:
+            self.frames.clock.cupti = Cupti(agent)
         self.device = device.Device(agent)      # that of the last iteration
         self.candidates = Candidates(settings.blocks, agent.log)
         self.kinds: dict[tuple[int, str], Kind] = {}
@@ -114,8 +117,9 @@ class Controller(Watcher):
         clock = self.frames.clock
         clock.cuda = found.cuda is not None
         if clock.cuda:
+            device.say_what_is_unseen(self.agent)
             self.settings.on_device(found.memory())
-            self.frames.proofs.unreal = device.is_phantom()
+            self.frames.proofs.unreal = clock.counted = device.is_phantom()
             if self.frames.proofs.unreal:
                 self._count_costs(found.cuda or 0)
 
@@ -392,8 +396,7 @@ class Controller(Watcher):
         current.shapes, current.size = signature.shapes, signature.size
         current.tape = tape
         current.stamp = None if self.stepped else stamp(module)
-        self.frames.clock.profiling = (mode in ("prove", "tape")
-                                       and not self.frames.proofs.unreal)
+        self.frames.clock.begin(mode in ("prove", "tape"))
         if mode == "tape":
             self.device.give_back()
             self.device.reset()

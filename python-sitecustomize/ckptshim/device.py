@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
@@ -96,6 +97,15 @@ def find(agent: "Agent", module: torch.nn.Module, args: Any,
     where = max((w for w in bytes_on if w.type == "cuda"), key=bytes_on.__getitem__)
     index = where.index if where.index is not None else torch.cuda.current_device()
     return Device(agent, index) if index < _CUDA_DEVICES else None
+
+
+@functools.lru_cache(maxsize=1)
+def say_what_is_unseen(agent: "Agent") -> None:
+    """One line where torch's CUDA runtime cannot be watched."""
+    if not agent.live_cudart_hooks():
+        agent.log("warning", "degraded: torch's CUDA library has the runtime inside; "
+                             "what others than torch take from the device is not "
+                             "seen")
 
 
 def phantom_room() -> int:

@@ -67,6 +67,7 @@ class Frames:
     def after_fork(self) -> None:
         """A lock that another thread held in the parent is free in the child."""
         self._lock = threading.RLock()
+        self.clock.after_fork()
 
     # -- forward -------------------------------------------------------------
 

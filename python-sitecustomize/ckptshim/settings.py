@@ -44,6 +44,7 @@ class Settings:
         self.on_mismatch = agent.setting("on_mismatch") or "raise"
         self.spill = agent.setting("spill") or "/var/tmp"
         self.out = agent.setting("out")
+        self.timing = agent.setting("timing") or "events"
         text = os.environ.get("CKPT_REHEARSE", "")      # set by ckptagent rehearse
         self.rehearse = int(text) if text.isdigit() else 0
 

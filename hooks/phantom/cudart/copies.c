@@ -1,4 +1,5 @@
 #include "abi.h"
+#include "activity.h"
 #include "capture.h"
 #include "content.h"
 #include "stream.h"
@@ -28,8 +29,10 @@ PHANTOM_API cudaError_t cudaMemcpyAsync(void *to, const void *from,
 	(void)kind;
 	if (!stream_of(handle, &stream))
 		return cudart_fail(cudaErrorInvalidResourceHandle);
-	if (!capture_node(stream, GRAPH_MEMCPY))
+	if (!capture_node(stream, GRAPH_MEMCPY)) {
 		phantom_copy(to, from, bytes);
+		phantom_did(PHANTOM_COPY, stream_device(handle), bytes);
+	}
 	return cudaSuccess;
 }
 
@@ -73,7 +76,9 @@ PHANTOM_API cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
 
 	if (!stream_of(handle, &stream))
 		return cudart_fail(cudaErrorInvalidResourceHandle);
-	if (!capture_node(stream, GRAPH_MEMSET))
+	if (!capture_node(stream, GRAPH_MEMSET)) {
 		phantom_fill(to, value, bytes);
+		phantom_did(PHANTOM_FILL, stream_device(handle), bytes);
+	}
 	return cudaSuccess;
 }

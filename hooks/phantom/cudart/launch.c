@@ -1,4 +1,5 @@
 #include "abi.h"
+#include "activity.h"
 #include "capture.h"
 #include "settings.h"
 #include "stream.h"
@@ -6,8 +7,8 @@
 #include <string.h>
 
 /*
- * Launches: the configuration is checked, a capture gets its node, and nothing
- * is computed.
+ * Launches: the configuration is checked, a capture gets its node or a watcher
+ * is told, and nothing is computed.
  */
 
 #define THREADS_MAX 1024
@@ -60,7 +61,8 @@ static cudaError_t launch(dim3 grid, dim3 block, size_t shared_bytes,
 		return cudart_fail(cudaErrorInvalidResourceHandle);
 	if (!fits(grid, block, shared_bytes))
 		return cudart_fail(cudaErrorInvalidConfiguration);
-	capture_node(stream, GRAPH_KERNEL);
+	if (!capture_node(stream, GRAPH_KERNEL))
+		phantom_did(PHANTOM_KERNEL, stream_device(handle), 0);
 	return cudaSuccess;
 }
 

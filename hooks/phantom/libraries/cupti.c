@@ -7,7 +7,8 @@
 
 /*
  * CUPTI, codes as in NVIDIA's CUPTI reference (cupti_result.h). As the real
- * one it has one subscriber a process; callbacks are never made.
+ * one it has one subscriber a process; its callbacks are never made. Activity
+ * records are in cupti_records.c.
  */
 
 enum {
