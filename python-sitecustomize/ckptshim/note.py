@@ -74,7 +74,7 @@ class Scope:
             try:
                 tree = Tree(self._plan, past)
             except Stale:
-                pass
+                present.moved = then.memory.enter()
         if tree is None:
             self._plan = Plan(module)
             tree = Tree(self._plan, past)
@@ -90,7 +90,7 @@ class Present:
     """What ``Note.leave`` puts back."""
 
     __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
-                 "orders", "outside")
+                 "orders", "outside", "moved")
 
     def __init__(self, tree: Tree, inside: Any, held: contents.Held,
                  past: modes.Modes) -> None:
@@ -102,6 +102,7 @@ class Present:
         self.modes = modes.enter(past)
         self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
         self.outside: Optional[outside.State] = None
+        self.moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
 class Note:
@@ -225,6 +226,8 @@ class Note:
         try:
             if then is not now and not then.same(now):
                 present.orders = then.put()
+            if then.memory is not None:
+                present.moved = then.memory.enter()
             contents.put_all(self._contents)
             present.outside = self._scope.outside.enter(self._outside)
             streams.put(self._streams, present.streams)
@@ -281,6 +284,8 @@ class Note:
 def _put_back(present: Present) -> None:
     if not present.tree.agrees():
         present.tree.put()
+    for tensor, data in present.moved:
+        tensor.data = data
     held = present.contents
     contents.put_all(held)
     for own, order in present.orders:

@@ -14,7 +14,8 @@ _DEPTH = 8
 
 # Steps that run over many tensors without bytecode for each.
 _base = torch._C.TensorBase
-_storage = _base.untyped_storage
+storage = _storage = _base.untyped_storage
+pointer = _base.data_ptr
 _data_ptr = torch.UntypedStorage.data_ptr
 _nbytes = operator.attrgetter("nbytes")
 _shape = operator.attrgetter("shape")
@@ -50,6 +51,11 @@ def address(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
         return 0
+
+
+def starts(found: Iterable[torch.UntypedStorage]) -> set[int]:
+    """Where storages start."""
+    return {*map(_data_ptr, found)}
 
 
 def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:

@@ -139,6 +139,8 @@ class Plan:
         self.children = children
         self.hooked = hooked
         self.rows = [part.row for part in self.parts]
+        self.pointers: list[int] = []       # of the tensors, when layouts were taken
+        self.layouts: list[storages.Layout] = []
         self.types: list[type] = []
         self.special: list[tuple[int, attributes.Taker]] = []
 
@@ -191,11 +193,50 @@ class Plan:
                 hooks[id(own)] = [dict(own[name]) for name in _HOOKS]
         return hooks
 
+    def lie(self, tensors: list[torch.Tensor], pointers: list[int],
+            ) -> list[storages.Layout]:
+        """How tensors lie on their storages."""
+        if pointers != self.pointers:
+            self.layouts = [storages.Layout(t) for t in tensors]
+            self.pointers = pointers
+        return self.layouts
+
     def learn(self, types: list[type]) -> None:
         """Note which values need more than a reference."""
         self.special = [(i, f) for i, f in enumerate(map(attributes.taker, types))
                         if f is not None]
         self.types = types
+
+
+class Memory:
+    """Where tensors lie, kept from being given back.
+
+    A job may give a parameter other memory (``p.data = ...``) between a forward
+    and its backward, which autograd does not take for a change: what it has saved
+    is still computed from the old.
+    """
+
+    __slots__ = ("storages", "_tensors", "_pointers", "_layouts")
+
+    def __init__(self, plan: Plan, tensors: list[torch.Tensor]) -> None:
+        self.storages = [*map(storages.storage, tensors)]
+        self._tensors = tensors
+        self._pointers = [*map(storages.pointer, tensors)]
+        self._layouts = plan.lie(tensors, self._pointers)
+
+    def enter(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Let the tensors lie there; those that lay elsewhere, and how they did."""
+        now = [*map(storages.pointer, self._tensors)]
+        if now == self._pointers:
+            return []
+        moved = []
+        for tensor, pointer, then, storage, layout in zip(
+                self._tensors, now, self._pointers, self.storages, self._layouts):
+            if (pointer != then and tensor.dtype == layout.dtype
+                    and tensor.device == storage.device):
+                moved.append((tensor, tensor.data))
+                tensor.data = layout.on(storage)
+        return moved
 
 
 class Tree:
@@ -207,12 +248,13 @@ class Tree:
         solid: those that are not None.
         form: the training flags of all modules, and what the code of hooks is.
         bare: references are all there is to it: no hooks, nothing special.
+        memory: of the solid ones, in a past; None where some have none.
 
     past: it may be kept for long; False: it is put back soon, as it was.
     """
 
     __slots__ = ("plan", "values", "tensors", "solid", "gradients", "hooks",
-                 "children", "modes", "form", "bare")
+                 "children", "modes", "form", "bare", "memory")
 
     def __init__(self, plan: Plan, past: bool) -> None:
         self.plan = plan
@@ -239,6 +281,12 @@ class Tree:
         self.values, self.tensors = values, tensors
         self.solid = [t for t in tensors if t is not None]
         self.gradients = [t.requires_grad for t in self.solid]
+        self.memory: Optional[Memory] = None
+        if past:
+            try:
+                self.memory = Memory(plan, self.solid)
+            except (RuntimeError, NotImplementedError):
+                pass
         # Never hold a module for long.
         self.children: Optional[list[Any]] = None if past else children
 
@@ -286,10 +334,12 @@ class Tree:
 
     def addresses(self) -> set[int]:
         """The storages of the parameters and buffers."""
-        found = self.solid
+        found = [] if self.memory is not None else self.solid
         for script in self.plan.scripted:
             found = found + script.parameters()
-        return storages.addresses(found)
+        if self.memory is None:
+            return storages.addresses(found)
+        return storages.starts(self.memory.storages) | storages.addresses(found)
 
     def put(self) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
         """Make the modules what they were. Writes only what differs.

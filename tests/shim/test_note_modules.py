@@ -95,6 +95,12 @@ CHANGES = {
         lambda module, args: (args[0] * 2,)),
     "frozen": lambda block: block.requires_grad_(False),
     "a buffer": lambda block: block.tokens.fill_(77),
+    "other memory for a parameter": lambda block: setattr(
+        block.line.weight, "data", torch.rand(4, 4)),
+    "a parameter's memory given back": lambda block: setattr(
+        block.line.weight, "data", torch.empty(0)),
+    "other memory for a buffer": lambda block: setattr(
+        block.tokens, "data", torch.tensor(5)),
     "a buffer replaced": lambda block: setattr(block, "tokens", torch.tensor(5)),
 }
 
