@@ -11,6 +11,7 @@
 #include "boot.h"
 #include "config.h"
 #include "device_memory.h"
+#include "hooks.h"
 #include "log.h"
 #include "paths.h"
 #include "tape.h"
@@ -132,4 +133,5 @@ __attribute__((constructor)) static void load(void)
 	make_paths_absolute();
 	pthread_atfork(NULL, NULL, after_fork);
 	atomic_store(&on, true);
+	hook_nvtx_load(!strcmp(config_value(&config, "blocks"), "nvtx"));
 }

@@ -9,6 +9,8 @@
 #include "hooks.h"
 #include "ledger.h"
 #include "log.h"
+#include "range_bytes.h"
+#include "ranges.h"
 #include "taken.h"
 #include "tape.h"
 
@@ -103,6 +105,39 @@ uint32_t ckptagent_block(uint32_t block)
 uint64_t ckptagent_block_live(uint32_t block)
 {
 	return ledger_block_live(block);
+}
+
+int ckptagent_ranges_live(void)
+{
+	return agent_on() && hook_nvtx_live();
+}
+
+size_t ckptagent_ranges(struct ckptagent_range *out, size_t n)
+{
+	return ranges_open(out, n);
+}
+
+uint32_t ckptagent_range_number(uint64_t id)
+{
+	return ranges_number(id);
+}
+
+/* Whether there is such an entry in range_bytes.h. */
+static bool counted(int device, uint32_t number)
+{
+	return device >= 0 && device < LEDGER_DEVICES && number &&
+	       number < RANGES_NAMES;
+}
+
+uint64_t ckptagent_range_live(int device, uint32_t number)
+{
+	return counted(device, number) ? range_bytes_live(device, number) : 0;
+}
+
+uint64_t ckptagent_range_at_peak(int device, uint32_t number)
+{
+	return counted(device, number) ? range_bytes_at_peak(device, number) :
+					 0;
 }
 
 void ckptagent_tape_begin(int device)

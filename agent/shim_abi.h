@@ -77,6 +77,34 @@ void ckptagent_sizes(size_t n, const uint64_t *addresses, uint64_t *bytes);
 uint32_t ckptagent_block(uint32_t block);
 uint64_t ckptagent_block_live(uint32_t block); /* live bytes of a block */
 
+/* ---- ranges ---------------------------------------------------------- */
+
+#define CKPTAGENT_RANGE_TEXT 128 /* bytes, the zero at the end included */
+
+/* A range that the job has opened (NVTX), see agent/ranges.h. */
+struct ckptagent_range {
+	uint64_t id;		/* of this opening; later ones have larger ids */
+	char text[CKPTAGENT_RANGE_TEXT]; /* UTF-8, "" if it has none */
+};
+
+/* Whether ranges are looked at: some library of the process makes them. */
+int ckptagent_ranges_live(void);
+
+/* The calling thread's open ranges, innermost first: copy at most n; how many. */
+size_t ckptagent_ranges(struct ckptagent_range *out, size_t n);
+
+/*
+ * Attribute what is allocated in the calling thread's open range `id`, and in
+ * every range with the same text from now on, to a number (1..1023), which is
+ * returned. 0: no such range is open here, it has no text, or there are no
+ * more numbers.
+ */
+uint32_t ckptagent_range_number(uint64_t id);
+
+/* Live bytes of a number; those when `device` was at its peak since the reset. */
+uint64_t ckptagent_range_live(int device, uint32_t number);
+uint64_t ckptagent_range_at_peak(int device, uint32_t number);
+
 /* ---- tape ------------------------------------------------------------ */
 
 /*
