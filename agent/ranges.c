@@ -26,6 +26,7 @@ static _Atomic uint64_t last_id;
 /* What the texts with a number are, and where their hashes lead to them. */
 static struct {
 	uint64_t hash;
+	_Atomic uint64_t openings;
 	char text[RANGES_TEXT];
 } names[RANGES_NAMES];
 static _Atomic uint32_t slots[SLOTS];
@@ -130,6 +131,19 @@ bool ranges_numbered(void)
 	return atomic_load_explicit(&numbered, memory_order_relaxed) != 0;
 }
 
+uint64_t ranges_openings(uint32_t number)
+{
+	return atomic_load_explicit(&names[number].openings,
+				    memory_order_relaxed);
+}
+
+static void count_opening(uint32_t number)
+{
+	if (number)
+		atomic_fetch_add_explicit(&names[number].openings, 1,
+					  memory_order_relaxed);
+}
+
 /* ---- the ranges of a thread ------------------------------------------------ */
 
 uint32_t ranges_current(void)
@@ -167,6 +181,7 @@ static void open_one(const void *domain, uint64_t handle, const char *text)
 	atomic_store(&open->handle, handle);
 	started += handle != PUSHED;
 	innermost = place;
+	count_opening(open->number);
 	if (open->number)
 		current = open->number;
 }
@@ -269,6 +284,7 @@ uint32_t ranges_number(uint64_t id)
 		return 0;
 	if (!pool[place].number && !atomic_flag_test_and_set(&numbering)) {
 		pool[place].number = add(pool[place].text);
+		count_opening(pool[place].number);
 		atomic_flag_clear(&numbering);
 		look_for_current();
 	}

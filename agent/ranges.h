@@ -40,6 +40,9 @@ void ranges_end(uint64_t handle);
 /* The number that allocations of this thread belong to now; 0: to none. */
 uint32_t ranges_current(void);
 
+/* How many ranges with a number's text were opened since it has it. */
+uint64_t ranges_openings(uint32_t number);
+
 /* Whether any text has a number. */
 bool ranges_numbered(void);
 

@@ -122,22 +122,21 @@ uint32_t ckptagent_range_number(uint64_t id)
 	return ranges_number(id);
 }
 
-/* Whether there is such an entry in range_bytes.h. */
-static bool counted(int device, uint32_t number)
+void ckptagent_range_bytes(int device, size_t n,
+			   struct ckptagent_range_bytes *out)
 {
-	return device >= 0 && device < LEDGER_DEVICES && number &&
-	       number < RANGES_NAMES;
-}
+	bool cuda = device >= LEDGER_CUDA && device < LEDGER_CACHED;
+	int others = LEDGER_OUTSIDE + device - LEDGER_CUDA;
 
-uint64_t ckptagent_range_live(int device, uint32_t number)
-{
-	return counted(device, number) ? range_bytes_live(device, number) : 0;
-}
-
-uint64_t ckptagent_range_at_peak(int device, uint32_t number)
-{
-	return counted(device, number) ? range_bytes_at_peak(device, number) :
-					 0;
+	for (uint32_t i = 0; i < n; i++) {
+		out[i] = (struct ckptagent_range_bytes){ 0 };
+		if (!i || i >= RANGES_NAMES || (device && !cuda))
+			continue;
+		out[i].openings = ranges_openings(i);
+		out[i].tensors = range_bytes_at_peak(device, i);
+		if (cuda)
+			out[i].outside = range_bytes_at_peak(others, i);
+	}
 }
 
 void ckptagent_tape_begin(int device)

@@ -101,9 +101,19 @@ size_t ckptagent_ranges(struct ckptagent_range *out, size_t n);
  */
 uint32_t ckptagent_range_number(uint64_t id);
 
-/* Live bytes of a number; those when `device` was at its peak since the reset. */
-uint64_t ckptagent_range_live(int device, uint32_t number);
-uint64_t ckptagent_range_at_peak(int device, uint32_t number);
+struct ckptagent_range_bytes {
+	uint64_t openings;	/* of its ranges so far */
+	uint64_t tensors;	/* bytes, when the device was at its peak */
+	uint64_t outside;	/* bytes that others than torch took from it */
+};
+
+/*
+ * What belongs to the numbers 0 to n - 1 (number 0: nothing) on a device. The
+ * peak is that since the reset; of `outside`, which only CUDA devices have, the
+ * highest of all.
+ */
+void ckptagent_range_bytes(int device, size_t n,
+			   struct ckptagent_range_bytes *out);
 
 /* ---- tape ------------------------------------------------------------ */
 

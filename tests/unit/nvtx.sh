@@ -143,6 +143,7 @@ with="CKPT_BLOCKS=nvtx NVTX_INJECTION64_PATH=$PWD/libckptagent.so"
 run 'init 1
 push -2
 open 1: [one]' a:init a:push=one open
+run 'extension 1' extension
 
 # A library with another NVTX is left alone.
 with=CKPT_BLOCKS=nvtx
