@@ -1,8 +1,11 @@
 #include "range_bytes.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "ledger.h"
+#include "pages.h"
 #include "ranges.h"
 
 /* `kept` is what was live at the peak numbered `at`. */
@@ -12,8 +15,29 @@ struct bytes {
 	_Atomic uint64_t at;
 };
 
-static struct bytes table[LEDGER_DEVICES][RANGES_NAMES];
+/* One for each device and number, mapped by range_bytes_begin(). */
+static struct bytes *_Atomic table;
 static _Atomic uint64_t peaks[LEDGER_DEVICES];
+
+int range_bytes_begin(void)
+{
+	size_t size = sizeof(struct bytes) * LEDGER_DEVICES * RANGES_NAMES;
+	struct bytes *none = NULL, *mapped;
+
+	if (atomic_load(&table))
+		return 0;
+	mapped = pages_map(size);
+	if (!mapped)
+		return -ENOMEM;
+	if (!atomic_compare_exchange_strong(&table, &none, mapped))
+		pages_unmap(mapped, size);
+	return 0;
+}
+
+static struct bytes *bytes_of(int device, uint32_t range)
+{
+	return &atomic_load(&table)[(size_t)device * RANGES_NAMES + range];
+}
 
 /* Before the bytes of a range change. */
 static void keep(int device, struct bytes *bytes)
@@ -26,16 +50,20 @@ static void keep(int device, struct bytes *bytes)
 	atomic_store(&bytes->at, peak);
 }
 
-void range_bytes_add(int device, uint32_t range, uint64_t bytes)
+void range_bytes_add(int device, uint32_t range, uint64_t n)
 {
-	keep(device, &table[device][range]);
-	atomic_fetch_add(&table[device][range].live, bytes);
+	struct bytes *bytes = bytes_of(device, range);
+
+	keep(device, bytes);
+	atomic_fetch_add(&bytes->live, n);
 }
 
-void range_bytes_sub(int device, uint32_t range, uint64_t bytes)
+void range_bytes_sub(int device, uint32_t range, uint64_t n)
 {
-	keep(device, &table[device][range]);
-	atomic_fetch_sub(&table[device][range].live, bytes);
+	struct bytes *bytes = bytes_of(device, range);
+
+	keep(device, bytes);
+	atomic_fetch_sub(&bytes->live, n);
 }
 
 void range_bytes_peak(int device)
@@ -45,12 +73,12 @@ void range_bytes_peak(int device)
 
 uint64_t range_bytes_live(int device, uint32_t range)
 {
-	return atomic_load(&table[device][range].live);
+	return atomic_load(&bytes_of(device, range)->live);
 }
 
 uint64_t range_bytes_at_peak(int device, uint32_t range)
 {
-	struct bytes *bytes = &table[device][range];
+	struct bytes *bytes = bytes_of(device, range);
 
 	return atomic_load(&bytes->at) == atomic_load(&peaks[device]) ?
 		       atomic_load(&bytes->kept) :

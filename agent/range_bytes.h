@@ -14,8 +14,14 @@
 
 #include <stdint.h>
 
-void range_bytes_add(int device, uint32_t range, uint64_t bytes);
-void range_bytes_sub(int device, uint32_t range, uint64_t bytes);
+/*
+ * Map the counters (2.4 MB of addresses); to be done before any text has a number
+ * and anything below is called. 0 or -ENOMEM.
+ */
+int range_bytes_begin(void);
+
+void range_bytes_add(int device, uint32_t range, uint64_t n);
+void range_bytes_sub(int device, uint32_t range, uint64_t n);
 
 /* The device stands at a new peak with what is live now. */
 void range_bytes_peak(int device);

@@ -1,7 +1,11 @@
 #include "ranges.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+
+#include "pages.h"
 
 #define SLOTS (4 * RANGES_NAMES)
 #define NONE 0 /* of a place in the pool, which begins at 1 */
@@ -18,27 +22,87 @@ struct open {
 	char text[RANGES_TEXT];
 };
 
-static struct open pool[RANGES_OPEN + 1];
+/* A text with a number. */
+struct name {
+	uint64_t hash;
+	_Atomic uint64_t openings;
+	char text[RANGES_TEXT];
+};
+
+/* All that takes room, mapped by ranges_begin(); slots lead hashes to numbers. */
+struct tables {
+	struct open pool[RANGES_OPEN + 1];
+	struct name names[RANGES_NAMES];
+	_Atomic uint32_t slots[SLOTS];
+};
+
+static struct tables *tables;
+static struct open *pool;
+static pthread_key_t key;
+static _Atomic bool begun;
+
 static _Atomic uint32_t used;	 /* the highest place ever handed out */
 static _Atomic uint64_t vacant; /* the free list: uses so far, place */
 static _Atomic uint64_t last_id;
 
-/* What the texts with a number are, and where their hashes lead to them. */
-static struct {
-	uint64_t hash;
-	_Atomic uint64_t openings;
-	char text[RANGES_TEXT];
-} names[RANGES_NAMES];
-static _Atomic uint32_t slots[SLOTS];
 static _Atomic uint32_t numbered;
 static atomic_flag numbering = ATOMIC_FLAG_INIT;
 
-/* Small, and there from the thread's start on: an allocation may look at it. */
-#define OF_THREAD static __thread __attribute__((tls_model("initial-exec")))
-OF_THREAD _Atomic uint32_t innermost; /* a place */
-OF_THREAD uint32_t current;   /* a number */
-OF_THREAD uint32_t started;   /* of the open ones */
-OF_THREAD uint32_t unseen;    /* pushed when the pool was empty */
+/*
+ * What a thread has open. It is the value of a key, in the bits of a pointer:
+ * thread-local storage is not for a library that may be loaded late.
+ */
+struct thread {
+	uint32_t innermost; /* a place */
+	uint32_t current;   /* a number */
+	uint32_t started;   /* of the open ones */
+	uint32_t unseen;    /* pushed when the pool was empty */
+};
+
+#define FIELD_BITS 12
+#define FIELD_MASK ((UINT64_C(1) << FIELD_BITS) - 1)
+
+_Static_assert(RANGES_OPEN <= FIELD_MASK && RANGES_NAMES <= FIELD_MASK, "bits");
+
+static struct thread thread_now(void)
+{
+	uint64_t bits = (uintptr_t)pthread_getspecific(key);
+
+	return (struct thread){
+		.innermost = bits & FIELD_MASK,
+		.current = bits >> FIELD_BITS & FIELD_MASK,
+		.started = bits >> 2 * FIELD_BITS & FIELD_MASK,
+		.unseen = (uint32_t)(bits >> 3 * FIELD_BITS),
+	};
+}
+
+static void thread_set(const struct thread *thread)
+{
+	uint64_t bits = thread->innermost |
+			(uint64_t)thread->current << FIELD_BITS |
+			(uint64_t)thread->started << 2 * FIELD_BITS |
+			(uint64_t)thread->unseen << 3 * FIELD_BITS;
+
+	pthread_setspecific(key, (void *)(uintptr_t)bits);
+}
+
+int ranges_begin(void)
+{
+	static atomic_flag once = ATOMIC_FLAG_INIT;
+	void *mapped;
+
+	if (atomic_load(&begun))
+		return 0;
+	if (atomic_flag_test_and_set(&once))
+		return -EAGAIN;
+	mapped = pages_map(sizeof(*tables));
+	if (!mapped || pthread_key_create(&key, NULL))
+		return -ENOMEM;
+	tables = mapped;
+	pool = tables->pool;
+	atomic_store(&begun, true);
+	return 0;
+}
 
 /* ---- the pool ------------------------------------------------------------ */
 
@@ -93,12 +157,12 @@ static uint64_t hash_of(const char *text)
 static uint32_t find(const char *text, uint64_t hash, size_t *slot)
 {
 	for (size_t i = hash % SLOTS;; i = (i + 1) % SLOTS) {
-		uint32_t number = atomic_load_explicit(&slots[i],
+		uint32_t number = atomic_load_explicit(&tables->slots[i],
 						       memory_order_acquire);
+		const struct name *name = &tables->names[number];
 
 		*slot = i;
-		if (!number || (names[number].hash == hash &&
-				!strcmp(names[number].text, text)))
+		if (!number || (name->hash == hash && !strcmp(name->text, text)))
 			return number;
 	}
 }
@@ -119,10 +183,11 @@ static uint32_t add(const char *text)
 
 	if (known || number == RANGES_NAMES)
 		return known;
-	names[number].hash = hash;
-	strcpy(names[number].text, text);
+	tables->names[number].hash = hash;
+	strcpy(tables->names[number].text, text);
 	atomic_store(&numbered, number);
-	atomic_store_explicit(&slots[slot], number, memory_order_release);
+	atomic_store_explicit(&tables->slots[slot], number,
+			      memory_order_release);
 	return number;
 }
 
@@ -133,14 +198,16 @@ bool ranges_numbered(void)
 
 uint64_t ranges_openings(uint32_t number)
 {
-	return atomic_load_explicit(&names[number].openings,
-				    memory_order_relaxed);
+	return ranges_numbered() ?
+		       atomic_load_explicit(&tables->names[number].openings,
+					    memory_order_relaxed) :
+		       0;
 }
 
 static void count_opening(uint32_t number)
 {
 	if (number)
-		atomic_fetch_add_explicit(&names[number].openings, 1,
+		atomic_fetch_add_explicit(&tables->names[number].openings, 1,
 					  memory_order_relaxed);
 }
 
@@ -148,106 +215,139 @@ static void count_opening(uint32_t number)
 
 uint32_t ranges_current(void)
 {
-	return current;
+	return ranges_numbered() ? thread_now().current : 0;
 }
 
-static void look_for_current(void)
+static void look_for_current(struct thread *thread)
 {
-	uint32_t place = innermost;
+	uint32_t place = thread->innermost;
 
 	while (place != NONE && !pool[place].number)
 		place = pool[place].below;
-	current = place == NONE ? 0 : pool[place].number;
+	thread->current = place == NONE ? 0 : pool[place].number;
 }
 
-static void open_one(const void *domain, uint64_t handle, const char *text)
+static void fill(struct open *open, const void *domain, uint64_t handle,
+		 const char *text)
+{
+	open->id = atomic_fetch_add(&last_id, 1) + 1;
+	open->domain = domain;
+	open->number = number_of(text);
+	strncpy(open->text, text, RANGES_TEXT - 1);
+	open->text[RANGES_TEXT - 1] = '\0';
+	atomic_store(&open->handle, handle);
+	count_opening(open->number);
+}
+
+static void open_one(struct thread *thread, const void *domain, uint64_t handle,
+		     const char *text)
 {
 	uint32_t place = take_freed();
-	struct open *open;
 
 	if (place == NONE)
 		place = take_fresh();
 	if (place == NONE) {
-		unseen += handle == PUSHED;
+		thread->unseen += handle == PUSHED;
 		return;
 	}
-	open = &pool[place];
-	open->id = atomic_fetch_add(&last_id, 1) + 1;
-	open->domain = domain;
-	open->number = number_of(text);
-	open->below = innermost;
-	strncpy(open->text, text, RANGES_TEXT - 1);
-	open->text[RANGES_TEXT - 1] = '\0';
-	atomic_store(&open->handle, handle);
-	started += handle != PUSHED;
-	innermost = place;
-	count_opening(open->number);
-	if (open->number)
-		current = open->number;
+	fill(&pool[place], domain, handle, text);
+	atomic_store(&pool[place].below, thread->innermost);
+	thread->innermost = place;
+	thread->started += handle != PUSHED;
+	if (pool[place].number)
+		thread->current = pool[place].number;
 }
 
-/* Close the range that *link leads to. */
-static void close_one(_Atomic uint32_t *link)
+/* Take a range out of its thread's; `above` is the one further in, or NONE. */
+static void close_one(struct thread *thread, uint32_t place, uint32_t above)
 {
-	uint32_t place = atomic_load(link);
+	uint32_t below = pool[place].below;
 
-	atomic_store(link, atomic_load(&pool[place].below));
-	started -= atomic_load(&pool[place].handle) != PUSHED;
+	if (above == NONE)
+		thread->innermost = below;
+	else
+		atomic_store(&pool[above].below, below);
+	thread->started -= atomic_load(&pool[place].handle) != PUSHED;
 	atomic_store(&pool[place].handle, PUSHED);
 	give(place);
 }
 
-/* Close what was started here and has been ended, perhaps elsewhere. */
-static void sweep(void)
+/* The thread's ranges without what was started here and has been ended since. */
+static struct thread thread_swept(void)
 {
-	_Atomic uint32_t *link = &innermost;
+	struct thread thread = thread_now();
+	uint32_t above = NONE, place, below;
 
-	if (!started)
-		return;
-	while (*link != NONE)
-		if (atomic_load(&pool[*link].handle) == ENDED)
-			close_one(link);
+	if (!thread.started)
+		return thread;
+	for (place = thread.innermost; place != NONE; place = below) {
+		below = pool[place].below;
+		if (atomic_load(&pool[place].handle) == ENDED)
+			close_one(&thread, place, above);
 		else
-			link = &pool[*link].below;
-	look_for_current();
+			above = place;
+	}
+	look_for_current(&thread);
+	thread_set(&thread);
+	return thread;
+}
+
+static void open_here(const void *domain, uint64_t handle, const char *text)
+{
+	struct thread thread;
+
+	if (!atomic_load(&begun))
+		return;
+	thread = thread_swept();
+	open_one(&thread, domain, handle, text);
+	thread_set(&thread);
 }
 
 void ranges_push(const void *domain, const char *text)
 {
-	sweep();
-	open_one(domain, PUSHED, text);
+	open_here(domain, PUSHED, text);
+}
+
+static void pop_innermost(struct thread *thread, const void *domain)
+{
+	uint32_t place = thread->innermost, above = NONE;
+
+	while (place != NONE && (pool[place].domain != domain ||
+				 atomic_load(&pool[place].handle) != PUSHED)) {
+		above = place;
+		place = pool[place].below;
+	}
+	if (place == NONE)
+		return;
+	close_one(thread, place, above);
+	look_for_current(thread);
 }
 
 void ranges_pop(const void *domain)
 {
-	_Atomic uint32_t *link = &innermost;
+	struct thread thread;
 
-	sweep();
-	if (unseen) {
-		unseen--;
+	if (!atomic_load(&begun))
 		return;
-	}
-	while (*link != NONE && (pool[*link].domain != domain ||
-				 atomic_load(&pool[*link].handle) != PUSHED))
-		link = &pool[*link].below;
-	if (*link == NONE)
-		return;
-	close_one(link);
-	look_for_current();
+	thread = thread_swept();
+	if (thread.unseen)
+		thread.unseen--;
+	else
+		pop_innermost(&thread, domain);
+	thread_set(&thread);
 }
 
 void ranges_start(uint64_t handle, const char *text)
 {
-	sweep();
 	if (handle != PUSHED && handle != ENDED)
-		open_one(NULL, handle, text);
+		open_here(NULL, handle, text);
 }
 
 void ranges_end(uint64_t handle)
 {
 	uint32_t count = atomic_load(&used);
 
-	if (handle == PUSHED || handle == ENDED)
+	if (handle == PUSHED || handle == ENDED || !atomic_load(&begun))
 		return;
 	for (uint32_t place = 1; place <= count; place++) {
 		uint64_t expected = handle;
@@ -256,15 +356,17 @@ void ranges_end(uint64_t handle)
 						   &expected, ENDED))
 			break;
 	}
-	sweep();
+	thread_swept();
 }
 
 size_t ranges_open(struct ckptagent_range *out, size_t n)
 {
 	size_t count = 0;
+	uint32_t place;
 
-	sweep();
-	for (uint32_t place = innermost; place != NONE && count < n;
+	if (!atomic_load(&begun))
+		return 0;
+	for (place = thread_swept().innermost; place != NONE && count < n;
 	     place = pool[place].below) {
 		out[count].id = pool[place].id;
 		memcpy(out[count].text, pool[place].text, RANGES_TEXT);
@@ -274,19 +376,33 @@ size_t ranges_open(struct ckptagent_range *out, size_t n)
 }
 
 /* Two threads that number at once: one of them may be told 0. */
-uint32_t ranges_number(uint64_t id)
+static uint32_t number_place(uint32_t place)
 {
-	uint32_t place = innermost;
-
-	while (place != NONE && pool[place].id != id)
-		place = pool[place].below;
-	if (place == NONE || !*pool[place].text)
+	if (!*pool[place].text)
 		return 0;
 	if (!pool[place].number && !atomic_flag_test_and_set(&numbering)) {
 		pool[place].number = add(pool[place].text);
-		count_opening(pool[place].number);
 		atomic_flag_clear(&numbering);
-		look_for_current();
+		count_opening(pool[place].number);
 	}
 	return pool[place].number;
+}
+
+uint32_t ranges_number(uint64_t id)
+{
+	struct thread thread;
+	uint32_t place, number;
+
+	if (!atomic_load(&begun))
+		return 0;
+	thread = thread_now();
+	place = thread.innermost;
+	while (place != NONE && pool[place].id != id)
+		place = pool[place].below;
+	if (place == NONE)
+		return 0;
+	number = number_place(place);
+	look_for_current(&thread);
+	thread_set(&thread);
+	return number;
 }

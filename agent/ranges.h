@@ -27,6 +27,12 @@
 #define RANGES_NAMES 1024
 #define RANGES_TEXT CKPTAGENT_RANGE_TEXT
 
+/*
+ * Map what is needed (a few hundred kilobytes). Before it, and if it fails, no
+ * range is seen. 0, -ENOMEM, or -EAGAIN where another thread does it or has failed.
+ */
+int ranges_begin(void);
+
 /* A range of `domain` (any pointer) begins on this thread. */
 void ranges_push(const void *domain, const char *text);
 

@@ -130,7 +130,8 @@ void ckptagent_range_bytes(int device, size_t n,
 
 	for (uint32_t i = 0; i < n; i++) {
 		out[i] = (struct ckptagent_range_bytes){ 0 };
-		if (!i || i >= RANGES_NAMES || (device && !cuda))
+		if (!i || i >= RANGES_NAMES || !ranges_numbered() ||
+		    (device && !cuda))
 			continue;
 		out[i].openings = ranges_openings(i);
 		out[i].tensors = range_bytes_at_peak(device, i);

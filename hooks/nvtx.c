@@ -14,6 +14,7 @@
 #include "hooks.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "nvtx_abi.h"
 #include "nvtx_text.h"
 #include "paths.h"
+#include "range_bytes.h"
 #include "ranges.h"
 #include "symbols.h"
 
@@ -31,6 +33,9 @@
 #define DOMAINS 256 /* that we give handles to */
 
 static _Atomic bool wanted, live;
+
+/* Not NULL on a thread that starts the other tool, which may call us in turn. */
+static pthread_key_t inside;
 
 /* ---- what NVTX finds -------------------------------------------------------- */
 
@@ -77,7 +82,8 @@ void hook_nvtx_load(bool is_wanted)
 	void *next = symbols_original(HOOK_getenv, NULL);
 
 	atomic_store(&next_getenv, (getenv_fn *)next);
-	atomic_store(&wanted, is_wanted && next);
+	if (is_wanted && next && !pthread_key_create(&inside, NULL))
+		atomic_store(&wanted, true);
 }
 
 int hook_nvtx_live(void)
@@ -416,9 +422,6 @@ static void attach(const struct client *client)
 
 /* ---- the other tool --------------------------------------------------------- */
 
-/* Where this thread is when the other tool in turn calls us: with nothing to do. */
-static __thread __attribute__((tls_model("initial-exec"))) bool inside;
-
 /*
  * An entry of the tool that the variable names, NULL without one; *why then says
  * what is wrong with it, if anything. It is never closed: its functions are in
@@ -454,9 +457,9 @@ static int start_tool(const struct client *client, nvtx_export_fn *get)
 	int started = 0;
 
 	if (tool) {
-		inside = true;
+		pthread_setspecific(inside, (void *)tool);
 		started = tool(get);
-		inside = false;
+		pthread_setspecific(inside, NULL);
 	}
 	if (tool && !started) {
 		why = "the tool in " VARIABLE " did not start";
@@ -473,12 +476,16 @@ int hook_nvtx_initialize(nvtx_export_fn *get)
 	const char *why;
 	int started;
 
-	if (inside)
+	if (!atomic_load(&wanted))
+		return 0;
+	if (pthread_getspecific(inside))
 		return 1;
 	why = read_client(&client, get);
 	started = start_tool(&client, get);
 	if (!agent_on())
 		return started;
+	if (!why && (ranges_begin() || range_bytes_begin() || nvtx_text_begin()))
+		why = "no memory; its ranges are not seen";
 	if (!why && !learn_theirs(&client))
 		why = "its tool is not that of another library; its ranges are "
 		      "not seen";

@@ -1,8 +1,11 @@
 #include "nvtx_text.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+
+#include "pages.h"
 
 /* Open addressing by handle; never full, so a search ends. */
 #define SLOTS (2 * NVTX_TEXT_REGISTERED)
@@ -13,8 +16,22 @@ struct registered {
 	char text[RANGES_TEXT];
 };
 
-static struct registered slots[SLOTS];
+static struct registered *_Atomic slots;
 static _Atomic uint32_t count;
+
+int nvtx_text_begin(void)
+{
+	struct registered *none = NULL, *mapped;
+
+	if (atomic_load(&slots))
+		return 0;
+	mapped = pages_map(SLOTS * sizeof(*mapped));
+	if (!mapped)
+		return -ENOMEM;
+	if (!atomic_compare_exchange_strong(&slots, &none, mapped))
+		pages_unmap(mapped, SLOTS * sizeof(*mapped));
+	return 0;
+}
 
 static void clean(char *text)
 {
@@ -88,12 +105,13 @@ static size_t start_of(const void *handle)
 /* The slot of a handle, or the free one where it would stand. */
 static struct registered *slot_of(const void *handle)
 {
+	struct registered *first = atomic_load(&slots);
 	size_t i = start_of(handle);
 	const void *there;
 
-	while ((there = atomic_load(&slots[i].handle)) && there != handle)
+	while ((there = atomic_load(&first[i].handle)) && there != handle)
 		i = (i + 1) % SLOTS;
-	return &slots[i];
+	return &first[i];
 }
 
 static struct registered *claim(const void *handle)

@@ -16,6 +16,9 @@
 
 #define NVTX_TEXT_REGISTERED 8192
 
+/* Map the registered strings' room, before any is registered. 0 or -ENOMEM. */
+int nvtx_text_begin(void);
+
 /* "" for NULL. */
 void nvtx_text_narrow(char out[RANGES_TEXT], const char *text);
 void nvtx_text_wide(char out[RANGES_TEXT], const wchar_t *text);

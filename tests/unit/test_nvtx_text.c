@@ -107,5 +107,7 @@ int main(void)
 			registered_strings_keep_the_handle_of_the_tool),
 	};
 
+	if (nvtx_text_begin())
+		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,22 @@ static void *open_on_another_thread(void *texts)
 	return NULL;
 }
 
+static void nothing_is_seen_before_the_beginning(void **state)
+{
+	(void)state;
+	ranges_push(NULL, "early");
+	ranges_pop(NULL);
+	ranges_start(1, "early");
+	ranges_end(1);
+	assert_int_equal(ranges_number(1), 0);
+	assert_int_equal(ranges_openings(1), 0);
+	assert_string_equal(open_texts(), "");
+	assert_int_equal(ranges_begin(), 0);
+	assert_int_equal(ranges_begin(), 0);
+	assert_int_equal(range_bytes_begin(), 0);
+	assert_string_equal(open_texts(), "");
+}
+
 static void pushed_ranges_nest_on_their_thread(void **state)
 {
 	pthread_t thread;
@@ -283,6 +299,7 @@ static void many_threads_share_the_pool(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_seen_before_the_beginning),
 		cmocka_unit_test(pushed_ranges_nest_on_their_thread),
 		cmocka_unit_test(a_pop_ends_the_innermost_of_its_own_domain),
 		cmocka_unit_test(
