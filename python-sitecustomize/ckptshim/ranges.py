@@ -86,6 +86,7 @@ class Ranges:
         self._roots: dict[int, weakref.ref[nn.Module]] = {}
         self._tried: list[tuple[Block, nn.Module]] = []     # and their roots
         self._iterations = 0
+        self._watched = False               # a call was seen in this iteration
         candidates.parts = self._parts
         candidates.is_stack = lambda module: len(list(self._inside(module))) > 1
 
@@ -95,6 +96,7 @@ class Ranges:
         """Just before a call. What ``call_ends`` is to be told; None: nothing."""
         if not torch.is_grad_enabled() or plain.must_be_plain():
             return None
+        self._watched = True
         around = self._around
         outside = dict(around.__dict__)
         opened = self._agent.ranges()
@@ -173,6 +175,9 @@ class Ranges:
         device: index in the ledger of the device that it worked on.
         """
         self._iterations += 1
+        if not self._watched:
+            self._openings.clear()      # they may have seen less than there was
+        self._watched = False
         self._judge()
         tried, self._tried = self._tried, []
         for block, root in tried:
@@ -190,15 +195,17 @@ class Ranges:
         return late
 
     def _judge(self) -> None:
-        """Learn from the openings that are closed."""
+        """Learn from what the openings have seen; those that are closed may name."""
         if not self._openings:
             return
         still = {number for number, _ in self._agent.ranges()}
-        for number in [n for n in self._openings if n not in still]:
-            opening = self._openings.pop(number)
+        for number, opening in list(self._openings.items()):
             text, module = self._texts.get(opening.text), opening.first()
             if text is not None:
                 text.calls = max(text.calls, opening.calls)
+            if number in still:
+                continue
+            del self._openings[number]
             if opening.calls == 1 and module is not None:
                 self._named.setdefault(id(module), (opening.first, opening.text))
 
@@ -255,6 +262,8 @@ class Ranges:
         if several:
             why = (f"no NVTX range encloses exactly one module call, {several} enclose "
                    "several")
+        elif self._texts:
+            why = "no NVTX range that encloses a module call was closed"
         elif self._agent.ranges_live():
             why = "no NVTX range encloses a module call"
         else:

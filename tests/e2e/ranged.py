@@ -118,7 +118,7 @@ def none():
     return Row(lambda i: contextlib.nullcontext())
 
 
-whole = none                    # in a range around the call
+whole = epoch = late_epoch = none       # in ranges around calls of the model
 
 
 class ByHand(Row):
@@ -131,13 +131,13 @@ def by_hand():
 
 JOBS = {f.__name__: f for f in (
     layers, same, varying, pairs, stages, started, several, none, by_hand)}
-JOBS["whole"] = whole
+JOBS.update(whole=whole, epoch=epoch, late_epoch=late_epoch)
 
 
 def run(name, model, x):
     if name == "by_hand":
         return Row.forward(model, x)
-    if name == "none":
+    if name in ("none", "epoch", "late_epoch"):
         return model(x)
     with around("forward") if name == "whole" else around(f"step {now}"):
         return model(x)
@@ -149,6 +149,8 @@ def train(name, steps, record):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     x = torch.randn(4, 192, WIDTH)
     for now in range(steps):
+        if (name, now) in (("epoch", 0), ("late_epoch", 1)):
+            nvtx.push_range("epoch")
         optimizer.zero_grad()
         loss = run(name, model, x).square().mean()
         loss.backward()

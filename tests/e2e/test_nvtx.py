@@ -103,6 +103,17 @@ def test_a_range_around_the_whole_model_names_it_where_nothing_inside_has_one():
     assert_same("whole", under("whole", "min"))
 
 
+@pytest.mark.parametrize("name, seen", [("epoch", 2), ("late_epoch", 1)])
+def test_a_range_around_many_steps_does_not_name_the_model(name, seen):
+    done = under(name, "min")
+    assert_same(name, done)
+    assert done.report["blocks"] == []
+    assert ranges(done)["epoch"]["calls"] == seen
+    why = {2: "encloses exactly one module call, 1 enclose several",
+           1: "that encloses a module call was closed"}[seen]
+    assert [why in line for line in done.agent_lines if "nvtx" in line] == [True]
+
+
 def test_without_ranges_the_job_runs_plain_and_one_line_says_why():
     done = under("none", "min")
     assert_same("none", done)
