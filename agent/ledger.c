@@ -6,6 +6,7 @@
 
 #include "addresses.h"
 #include "range_bytes.h"
+#include "range_names.h"
 #include "ranges.h"
 #include "tape.h"
 
@@ -63,7 +64,7 @@ static void raise_peak(int device, uint64_t live)
 
 	while (seen < live && !atomic_compare_exchange_weak(peak, &seen, live))
 		;
-	if (seen < live && ranges_numbered())
+	if (seen < live && range_names_any())
 		range_bytes_peak(device);
 }
 

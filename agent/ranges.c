@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "pages.h"
+#include "range_names.h"
 
-#define SLOTS (4 * RANGES_NAMES)
 #define NONE 0 /* of a place in the pool, which begins at 1 */
 #define PUSHED 0
 #define ENDED UINT64_MAX
@@ -22,31 +22,13 @@ struct open {
 	char text[RANGES_TEXT];
 };
 
-/* A text with a number. */
-struct name {
-	uint64_t hash;
-	_Atomic uint64_t openings;
-	char text[RANGES_TEXT];
-};
-
-/* All that takes room, mapped by ranges_begin(); slots lead hashes to numbers. */
-struct tables {
-	struct open pool[RANGES_OPEN + 1];
-	struct name names[RANGES_NAMES];
-	_Atomic uint32_t slots[SLOTS];
-};
-
-static struct tables *tables;
-static struct open *pool;
+static struct open *pool; /* RANGES_OPEN + 1 of them, see ranges_begin() */
 static pthread_key_t key;
 static _Atomic bool begun;
 
-static _Atomic uint32_t used;	 /* the highest place ever handed out */
+static _Atomic uint32_t used;	/* the highest place ever handed out */
 static _Atomic uint64_t vacant; /* the free list: uses so far, place */
 static _Atomic uint64_t last_id;
-
-static _Atomic uint32_t numbered;
-static atomic_flag numbering = ATOMIC_FLAG_INIT;
 
 /*
  * What a thread has open. It is the value of a key, in the bits of a pointer:
@@ -95,11 +77,10 @@ int ranges_begin(void)
 		return 0;
 	if (atomic_flag_test_and_set(&once))
 		return -EAGAIN;
-	mapped = pages_map(sizeof(*tables));
-	if (!mapped || pthread_key_create(&key, NULL))
+	mapped = pages_map((RANGES_OPEN + 1) * sizeof(*pool));
+	if (!mapped || range_names_begin() || pthread_key_create(&key, NULL))
 		return -ENOMEM;
-	tables = mapped;
-	pool = tables->pool;
+	pool = mapped;
 	atomic_store(&begun, true);
 	return 0;
 }
@@ -140,82 +121,11 @@ static void give(uint32_t place)
 		&vacant, &head, ((head >> 32) + 1) << 32 | place));
 }
 
-/* ---- texts with a number --------------------------------------------------- */
-
-/* FNV-1a, 64 bits (Fowler, Noll and Vo). */
-static uint64_t hash_of(const char *text)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) *
-		       UINT64_C(0x100000001b3);
-	return hash;
-}
-
-/* The number of a text, or 0 with the slot where it is to stand. */
-static uint32_t find(const char *text, uint64_t hash, size_t *slot)
-{
-	for (size_t i = hash % SLOTS;; i = (i + 1) % SLOTS) {
-		uint32_t number = atomic_load_explicit(&tables->slots[i],
-						       memory_order_acquire);
-		const struct name *name = &tables->names[number];
-
-		*slot = i;
-		if (!number || (name->hash == hash && !strcmp(name->text, text)))
-			return number;
-	}
-}
-
-static uint32_t number_of(const char *text)
-{
-	size_t slot;
-
-	return ranges_numbered() ? find(text, hash_of(text), &slot) : 0;
-}
-
-static uint32_t add(const char *text)
-{
-	uint64_t hash = hash_of(text);
-	uint32_t number = atomic_load(&numbered) + 1;
-	size_t slot;
-	uint32_t known = find(text, hash, &slot);
-
-	if (known || number == RANGES_NAMES)
-		return known;
-	tables->names[number].hash = hash;
-	strcpy(tables->names[number].text, text);
-	atomic_store(&numbered, number);
-	atomic_store_explicit(&tables->slots[slot], number,
-			      memory_order_release);
-	return number;
-}
-
-bool ranges_numbered(void)
-{
-	return atomic_load_explicit(&numbered, memory_order_relaxed) != 0;
-}
-
-uint64_t ranges_openings(uint32_t number)
-{
-	return ranges_numbered() ?
-		       atomic_load_explicit(&tables->names[number].openings,
-					    memory_order_relaxed) :
-		       0;
-}
-
-static void count_opening(uint32_t number)
-{
-	if (number)
-		atomic_fetch_add_explicit(&tables->names[number].openings, 1,
-					  memory_order_relaxed);
-}
-
 /* ---- the ranges of a thread ------------------------------------------------ */
 
 uint32_t ranges_current(void)
 {
-	return ranges_numbered() ? thread_now().current : 0;
+	return range_names_any() ? thread_now().current : 0;
 }
 
 static void look_for_current(struct thread *thread)
@@ -232,11 +142,11 @@ static void fill(struct open *open, const void *domain, uint64_t handle,
 {
 	open->id = atomic_fetch_add(&last_id, 1) + 1;
 	open->domain = domain;
-	open->number = number_of(text);
+	open->number = range_names_number(text);
 	strncpy(open->text, text, RANGES_TEXT - 1);
 	open->text[RANGES_TEXT - 1] = '\0';
 	atomic_store(&open->handle, handle);
-	count_opening(open->number);
+	range_names_count(open->number);
 }
 
 static void open_one(struct thread *thread, const void *domain, uint64_t handle,
@@ -375,17 +285,15 @@ size_t ranges_open(struct ckptagent_range *out, size_t n)
 	return count;
 }
 
-/* Two threads that number at once: one of them may be told 0. */
 static uint32_t number_place(uint32_t place)
 {
-	if (!*pool[place].text)
-		return 0;
-	if (!pool[place].number && !atomic_flag_test_and_set(&numbering)) {
-		pool[place].number = add(pool[place].text);
-		atomic_flag_clear(&numbering);
-		count_opening(pool[place].number);
+	struct open *open = &pool[place];
+
+	if (!open->number && *open->text) {
+		open->number = range_names_add(open->text);
+		range_names_count(open->number);
 	}
-	return pool[place].number;
+	return open->number;
 }
 
 uint32_t ranges_number(uint64_t id)

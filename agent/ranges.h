@@ -17,7 +17,6 @@
 #ifndef CKPTAGENT_RANGES_H
 #define CKPTAGENT_RANGES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,12 +44,6 @@ void ranges_end(uint64_t handle);
 
 /* The number that allocations of this thread belong to now; 0: to none. */
 uint32_t ranges_current(void);
-
-/* How many ranges with a number's text were opened since it has it. */
-uint64_t ranges_openings(uint32_t number);
-
-/* Whether any text has a number. */
-bool ranges_numbered(void);
 
 /* See shim_abi.h. */
 size_t ranges_open(struct ckptagent_range *out, size_t n);

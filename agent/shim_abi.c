@@ -10,6 +10,7 @@
 #include "ledger.h"
 #include "log.h"
 #include "range_bytes.h"
+#include "range_names.h"
 #include "ranges.h"
 #include "taken.h"
 #include "tape.h"
@@ -130,10 +131,10 @@ void ckptagent_range_bytes(int device, size_t n,
 
 	for (uint32_t i = 0; i < n; i++) {
 		out[i] = (struct ckptagent_range_bytes){ 0 };
-		if (!i || i >= RANGES_NAMES || !ranges_numbered() ||
+		if (!i || i >= RANGES_NAMES || !range_names_any() ||
 		    (device && !cuda))
 			continue;
-		out[i].openings = ranges_openings(i);
+		out[i].openings = range_names_openings(i);
 		out[i].tensors = range_bytes_at_peak(device, i);
 		if (cuda)
 			out[i].outside = range_bytes_at_peak(others, i);

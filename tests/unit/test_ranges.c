@@ -7,6 +7,7 @@
 
 #include "ledger.h"
 #include "range_bytes.h"
+#include "range_names.h"
 #include "ranges.h"
 
 #define DEVICE 1
@@ -51,7 +52,7 @@ static void nothing_is_seen_before_the_beginning(void **state)
 	ranges_start(1, "early");
 	ranges_end(1);
 	assert_int_equal(ranges_number(1), 0);
-	assert_int_equal(ranges_openings(1), 0);
+	assert_int_equal(range_names_openings(1), 0);
 	assert_string_equal(open_texts(), "");
 	assert_int_equal(ranges_begin(), 0);
 	assert_int_equal(ranges_begin(), 0);
