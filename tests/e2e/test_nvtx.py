@@ -66,6 +66,12 @@ def test_a_block_has_the_name_of_its_range(name):
         assert ranges(done)[text]["block"] == text
 
 
+def test_blocks_found_when_the_first_iteration_ends_are_proven_in_the_second():
+    blocks = under("by_hand", "min").report["blocks"]
+    assert {b["recomputes"] for b in blocks if b["decision"] == "recompute"} == {
+        STEPS - 1}
+
+
 def test_blocks_of_one_text_are_told_apart_by_where_they_are():
     assert blocks(under("same", "min")) == [
         "layer", *(f"layer (h.{i})" for i in range(1, 6))]
