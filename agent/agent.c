@@ -12,6 +12,7 @@
 #include "config.h"
 #include "cupti.h"
 #include "device_memory.h"
+#include "hooks.h"
 #include "log.h"
 #include "paths.h"
 #include "tape.h"
@@ -134,4 +135,5 @@ __attribute__((constructor)) static void load(void)
 	make_paths_absolute();
 	pthread_atfork(NULL, NULL, after_fork);
 	atomic_store(&on, true);
+	hook_nvtx_load(!strcmp(config_value(&config, "blocks"), "nvtx"));
 }

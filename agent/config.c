@@ -28,7 +28,7 @@ static const struct setting {
 			    "a size such as 8G, 8GiB, 8GB, 8192M or "
 			    "8589934592, a share such as 70%, min, max" },
 	[CONFIG_BLOCKS] = { "blocks", "CKPT_BLOCKS", "auto", read_blocks,
-			    "auto, re:REGEX, class:NAME[,NAME]" },
+			    "auto, nvtx, re:REGEX, class:NAME[,NAME]" },
 	[CONFIG_PLANNER] = { "planner", "CKPT_PLANNER", "optimal", read_choice,
 			     "optimal, dynamic_programming, greedy, uniform, "
 			     "checkpoint_all, no_checkpoint" },
@@ -98,19 +98,10 @@ static bool class_names(const char *list)
 static bool read_blocks(struct config *config, enum config_setting setting,
 			const char *value)
 {
-	bool later = !strcmp(value, "nvtx");
-
-	if (!later && strcmp(value, "auto") &&
+	if (strcmp(value, "auto") && strcmp(value, "nvtx") &&
 	    !(!strncmp(value, "re:", 3) && value[3]) &&
 	    !(!strncmp(value, "class:", 6) && class_names(value + 6)))
 		return false;
-	if (later) {
-		config->refused = true;
-		snprintf(config->message[setting], CONFIG_MESSAGE_BYTES,
-			 "CKPT_BLOCKS=nvtx: not yet; accepted: %s; the job "
-			 "runs without the agent",
-			 settings[setting].accepted);
-	}
 	keep(config, setting, value);
 	return true;
 }

@@ -2,18 +2,29 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "addresses.h"
+#include "range_bytes.h"
+#include "range_names.h"
+#include "ranges.h"
 #include "tape.h"
 
 /*
- * What the table holds of an allocation: bytes in the low 48 bits and the
- * block above; in the note, 1 + the storage on the tape in the low 24 bits
- * (0: not watched) and the device above.
+ * What the table holds of an allocation: bytes in the low 41 bits, the device
+ * in 7 and the block in 16; in the note, 1 + the storage on the tape in the low
+ * 19 bits (0: not watched) and the range above.
  */
+#define DEVICE_SHIFT 41
+#define DEVICE_MASK UINT32_C(0x7f)
 #define BLOCK_SHIFT 48
-#define DEVICE_SHIFT 24
-#define STORAGE_MASK UINT32_C(0xffffff)
+#define RANGE_SHIFT 19
+#define STORAGE_MASK ((UINT32_C(1) << RANGE_SHIFT) - 1)
+
+_Static_assert(LEDGER_BYTES_MAX < UINT64_C(1) << DEVICE_SHIFT, "held");
+_Static_assert(LEDGER_DEVICES <= DEVICE_MASK + 1, "held");
+_Static_assert(TAPE_STORAGES <= STORAGE_MASK, "note");
+_Static_assert(RANGES_NAMES <= UINT32_C(1) << (32 - RANGE_SHIFT), "note");
 
 /* On a cache line of its own: every event of the device writes it. */
 struct device {
@@ -31,6 +42,11 @@ static uint64_t bytes_of(uint64_t held)
 	return held & LEDGER_BYTES_MAX;
 }
 
+static int device_of(uint64_t held)
+{
+	return (int)(held >> DEVICE_SHIFT & DEVICE_MASK);
+}
+
 static int32_t storage_of(uint32_t note)
 {
 	return (int32_t)(note & STORAGE_MASK) - 1;
@@ -41,14 +57,15 @@ static void add(_Atomic uint64_t *counter, uint64_t n)
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-static void raise_peak(struct device *device, uint64_t live)
+static void raise_peak(int device, uint64_t live)
 {
-	uint64_t seen = atomic_load_explicit(&device->peak,
-					     memory_order_relaxed);
+	_Atomic uint64_t *peak = &devices[device].peak;
+	uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
 
-	while (seen < live &&
-	       !atomic_compare_exchange_weak(&device->peak, &seen, live))
+	while (seen < live && !atomic_compare_exchange_weak(peak, &seen, live))
 		;
+	if (seen < live && range_names_any())
+		range_bytes_peak(device);
 }
 
 /* Count out what was taken from the table. */
@@ -56,31 +73,52 @@ static void release(uint64_t address, struct address value)
 {
 	uint64_t bytes = bytes_of(value.held);
 	uint32_t block = value.held >> BLOCK_SHIFT;
+	uint32_t range = value.note >> RANGE_SHIFT;
+	int device = device_of(value.held);
 
 	if (value.note & STORAGE_MASK)
 		tape_freed(storage_of(value.note), address);
-	atomic_fetch_sub(&devices[value.note >> DEVICE_SHIFT].live, bytes);
+	atomic_fetch_sub(&devices[device].live, bytes);
 	if (block)
 		atomic_fetch_sub(&block_live[block], bytes);
+	if (range)
+		range_bytes_sub(device, range, bytes);
 }
 
-static uint32_t block_for(int device)
+/* The tensors in cached memory belong to blocks and ranges, it does not. */
+static bool is_cached(int device)
 {
-	if (device >= LEDGER_CACHED && device < LEDGER_OUTSIDE)
-		return 0;
-	return atomic_load_explicit(&current_block, memory_order_relaxed);
+	return device >= LEDGER_CACHED && device < LEDGER_OUTSIDE;
+}
+
+static struct address value_for(int device, uint64_t bytes)
+{
+	uint64_t block = 0;
+	uint32_t range = 0;
+
+	if (!is_cached(device)) {
+		block = atomic_load_explicit(&current_block,
+					     memory_order_relaxed);
+		range = ranges_current();
+	}
+	return (struct address){ bytes | (uint64_t)device << DEVICE_SHIFT |
+					 block << BLOCK_SHIFT,
+				 range << RANGE_SHIFT };
 }
 
 static int enter(int device, uint64_t address, uint64_t bytes)
 {
-	uint32_t block = block_for(device);
-	struct address value = { bytes | (uint64_t)block << BLOCK_SHIFT,
-				 (uint32_t)device << DEVICE_SHIFT };
+	struct address value = value_for(device, bytes);
+	uint32_t block = value.held >> BLOCK_SHIFT;
+	uint32_t range = value.note >> RANGE_SHIFT;
 	uint64_t before = tape_before(device);
-	uint64_t live = atomic_fetch_add(&devices[device].live, bytes) + bytes;
+	uint64_t live;
 	int error;
 
-	raise_peak(&devices[device], live);
+	if (range)
+		range_bytes_add(device, range, bytes);
+	live = atomic_fetch_add(&devices[device].live, bytes) + bytes;
+	raise_peak(device, live);
 	tape_after(device, before, live);
 	if (block)
 		atomic_fetch_add(&block_live[block], bytes);
@@ -150,7 +188,7 @@ void ledger_peak_reset(int device)
 	if (!d)
 		return;
 	atomic_store(&d->peak, 0);
-	raise_peak(d, atomic_load(&d->live));
+	raise_peak(device, atomic_load(&d->live));
 }
 
 uint64_t ledger_events(void)
@@ -199,21 +237,20 @@ int32_t ledger_watch(uint64_t address)
 {
 	struct address value;
 	_Atomic uint32_t *note;
-	uint32_t device;
+	uint32_t range;
 	int32_t id;
 
 	if (!address || !addresses_get(address, &value))
 		return -1;
 	if (tape_watches(storage_of(value.note), address))
 		return storage_of(value.note);
-	device = value.note >> DEVICE_SHIFT;
+	range = value.note & ~STORAGE_MASK;
 	note = addresses_note(address);
-	id = tape_watch((int)device, address, bytes_of(value.held));
+	id = tape_watch(device_of(value.held), address, bytes_of(value.held));
 	if (id < 0)
 		return -1;
 	if (atomic_compare_exchange_strong(note, &value.note,
-					   device << DEVICE_SHIFT |
-						   ((uint32_t)id + 1)))
+					   range | ((uint32_t)id + 1)))
 		return id;
 	tape_unwatch(id);
 	return storage_of(value.note);

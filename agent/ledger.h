@@ -30,7 +30,7 @@
 #define LEDGER_BLOCKS 65536
 
 /* One allocation can be counted up to this many bytes. */
-#define LEDGER_BYTES_MAX ((UINT64_C(1) << 48) - 1)
+#define LEDGER_BYTES_MAX ((UINT64_C(1) << 41) - 1)
 
 /*
  * `bytes` were allocated at `address`. An address that is already live counts
@@ -56,7 +56,8 @@ uint64_t ledger_size(uint64_t address);
 
 /*
  * The block that allocations go to from now on; returns the one before. Cached
- * memory belongs to none: the tensors in it do.
+ * memory belongs to none: the tensors in it do. Besides, an allocation belongs
+ * to the range that is open on its thread (ranges.h, range_bytes.h).
  */
 uint32_t ledger_block(uint32_t block);
 uint64_t ledger_block_live(uint32_t block);

@@ -10,6 +10,9 @@
 #include "hooks.h"
 #include "ledger.h"
 #include "log.h"
+#include "range_bytes.h"
+#include "range_names.h"
+#include "ranges.h"
 #include "taken.h"
 #include "tape.h"
 
@@ -109,6 +112,39 @@ uint32_t ckptagent_block(uint32_t block)
 uint64_t ckptagent_block_live(uint32_t block)
 {
 	return ledger_block_live(block);
+}
+
+int ckptagent_ranges_live(void)
+{
+	return agent_on() && hook_nvtx_live();
+}
+
+size_t ckptagent_ranges(struct ckptagent_range *out, size_t n)
+{
+	return ranges_open(out, n);
+}
+
+uint32_t ckptagent_range_number(uint64_t id)
+{
+	return ranges_number(id);
+}
+
+void ckptagent_range_bytes(int device, size_t n,
+			   struct ckptagent_range_bytes *out)
+{
+	bool cuda = device >= LEDGER_CUDA && device < LEDGER_CACHED;
+	int others = LEDGER_OUTSIDE + device - LEDGER_CUDA;
+
+	for (uint32_t i = 0; i < n; i++) {
+		out[i] = (struct ckptagent_range_bytes){ 0 };
+		if (!i || i >= RANGES_NAMES || !range_names_any() ||
+		    (device && !cuda))
+			continue;
+		out[i].openings = range_names_openings(i);
+		out[i].tensors = range_bytes_at_peak(device, i);
+		if (cuda)
+			out[i].outside = range_bytes_at_peak(others, i);
+	}
 }
 
 void ckptagent_tape_begin(int device)

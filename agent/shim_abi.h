@@ -84,6 +84,44 @@ void ckptagent_sizes(size_t n, const uint64_t *addresses, uint64_t *bytes);
 uint32_t ckptagent_block(uint32_t block);
 uint64_t ckptagent_block_live(uint32_t block); /* live bytes of a block */
 
+/* ---- ranges ---------------------------------------------------------- */
+
+#define CKPTAGENT_RANGE_TEXT 128 /* bytes, the zero at the end included */
+
+/* A range that the job has opened (NVTX), see agent/ranges.h. */
+struct ckptagent_range {
+	uint64_t id;		/* of this opening; later ones have larger ids */
+	char text[CKPTAGENT_RANGE_TEXT]; /* UTF-8, "" if it has none */
+};
+
+/* Whether ranges are looked at: some library of the process makes them. */
+int ckptagent_ranges_live(void);
+
+/* The calling thread's open ranges, innermost first: copy at most n; how many. */
+size_t ckptagent_ranges(struct ckptagent_range *out, size_t n);
+
+/*
+ * Attribute what is allocated in the calling thread's open range `id`, and in
+ * every range with the same text from now on, to a number (1..1023), which is
+ * returned. 0: no such range is open here, it has no text, or there are no
+ * more numbers.
+ */
+uint32_t ckptagent_range_number(uint64_t id);
+
+struct ckptagent_range_bytes {
+	uint64_t openings;	/* of its ranges so far */
+	uint64_t tensors;	/* bytes, when the device was at its peak */
+	uint64_t outside;	/* bytes that others than torch took from it */
+};
+
+/*
+ * What belongs to the numbers 0 to n - 1 (number 0: nothing) on a device. The
+ * peak is that since the reset; of `outside`, which only CUDA devices have, the
+ * highest of all.
+ */
+void ckptagent_range_bytes(int device, size_t n,
+			   struct ckptagent_range_bytes *out);
+
 /* ---- tape ------------------------------------------------------------ */
 
 /*

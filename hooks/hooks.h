@@ -8,6 +8,7 @@
 #ifndef CKPTAGENT_HOOKS_H
 #define CKPTAGENT_HOOKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,15 @@ enum hook {
 
 /* 1 once an original of the CPU allocator's hooks was found and called. */
 int hook_c10_cpu_live(void);
+
+/*
+ * Whether this process's NVTX libraries are to find us, said once at the load;
+ * without it the entries are as good as not there.
+ */
+void hook_nvtx_load(bool wanted);
+
+/* 1 once a library that contains NVTX tells of its ranges. */
+int hook_nvtx_live(void);
 
 /* 1 once torch's CUDA caching allocator has told of an allocation. */
 int hook_c10_cuda_live(void);

@@ -65,6 +65,21 @@ static void read_block(struct json_reader *reader, const json_t *json,
 	block->recomputes = json_read_bytes(reader, json, "recomputes");
 }
 
+static void read_range(struct json_reader *reader, const json_t *json,
+		       struct run_range *range)
+{
+	static const char *const keys[] = { "name",	  "calls",
+					    "block",	  "peak_bytes",
+					    "outside_bytes", NULL };
+
+	json_read_keys(reader, json, keys);
+	range->name = json_read_string(reader, json, "name");
+	range->calls = json_read_bytes(reader, json, "calls");
+	range->block = json_read_string_or_null(reader, json, "block");
+	range->peak_bytes = json_read_bytes(reader, json, "peak_bytes");
+	range->outside_bytes = json_read_bytes(reader, json, "outside_bytes");
+}
+
 static void read_event(struct json_reader *reader, const json_t *json,
 		       struct run_event *event)
 {
@@ -92,6 +107,27 @@ static void read_peaks(struct json_reader *reader, const json_t *json,
 	json_leave(reader, mark);
 }
 
+/* Only a run that looks at ranges has them. */
+static void read_ranges(struct json_reader *reader, const json_t *json,
+			struct run *run)
+{
+	const json_t *list;
+
+	run->has_ranges = json_object_get(json, "ranges") != NULL;
+	if (!run->has_ranges)
+		return;
+	list = json_read_list(reader, json, "ranges", RUN_ENTRIES_MAX,
+			      &run->range_count);
+	run->ranges = json_array_alloc(reader, run->range_count,
+				       sizeof(*run->ranges));
+	for (size_t i = 0; !reader->error && i < run->range_count; i++) {
+		size_t mark = json_enter(reader, "ranges", (long)i);
+
+		read_range(reader, json_array_get(list, i), &run->ranges[i]);
+		json_leave(reader, mark);
+	}
+}
+
 static void read_lists(struct json_reader *reader, const json_t *json,
 		       struct run *run)
 {
@@ -116,6 +152,7 @@ static void read_lists(struct json_reader *reader, const json_t *json,
 		read_block(reader, json_array_get(list, i), &run->blocks[i]);
 		json_leave(reader, mark);
 	}
+	read_ranges(reader, json, run);
 	list = json_read_list(reader, json, "events", RUN_ENTRIES_MAX,
 			      &run->event_count);
 	run->events = json_array_alloc(reader, run->event_count,
@@ -133,7 +170,8 @@ int run_read(const char *text, struct run *run, const struct why *why)
 		"format",     "version",    "pid",	    "rank",
 		"device",     "torch",	    "budget_bytes", "planner",
 		"iterations", "peak_bytes", "floor_bytes",  "feasible",
-		"kinds",      "blocks",	    "events",	    NULL,
+		"kinds",      "blocks",	    "events",	    "ranges",
+		NULL,
 	};
 	struct json_reader reader = { .why = why };
 	json_t *json = json_read_document(&reader, text, "ckptagent.run", keys);
@@ -173,6 +211,10 @@ void run_free(struct run *run)
 		free(run->blocks[i].name);
 		free(run->blocks[i].class_name);
 	}
+	for (size_t i = 0; run->ranges && i < run->range_count; i++) {
+		free(run->ranges[i].name);
+		free(run->ranges[i].block);
+	}
 	for (size_t i = 0; run->events && i < run->event_count; i++)
 		free(run->events[i].detail);
 	free(run->device);
@@ -180,6 +222,7 @@ void run_free(struct run *run)
 	free(run->planner);
 	free(run->kinds);
 	free(run->blocks);
+	free(run->ranges);
 	free(run->events);
 	memset(run, 0, sizeof(*run));
 }
@@ -212,6 +255,23 @@ static json_t *write_block(const struct run_block *block)
 			 (json_int_t)block->recomputes);
 }
 
+static json_t *write_range(const struct run_range *range)
+{
+	return json_pack("{ss sI ss? sI sI}", "name", range->name, "calls",
+			 (json_int_t)range->calls, "block", range->block,
+			 "peak_bytes", (json_int_t)range->peak_bytes,
+			 "outside_bytes", (json_int_t)range->outside_bytes);
+}
+
+static json_t *write_ranges(const struct run *run)
+{
+	json_t *ranges = json_array();
+
+	for (size_t i = 0; i < run->range_count; i++)
+		json_write_append(&ranges, write_range(&run->ranges[i]));
+	return ranges;
+}
+
 static json_t *write_event(const struct run_event *event)
 {
 	return json_pack("{sI ss ss}", "iteration",
@@ -223,6 +283,7 @@ char *run_write(const struct run *run)
 {
 	json_t *kinds = json_array(), *blocks = json_array();
 	json_t *events = json_array(), *peaks = json_object();
+	json_t *document;
 
 	for (size_t i = 0; i < run->kind_count; i++)
 		json_write_append(&kinds, write_kind(&run->kinds[i]));
@@ -233,7 +294,7 @@ char *run_write(const struct run *run)
 	for (int i = 0; i < RUN_PEAK_COUNT; i++)
 		json_write_member(&peaks, peak_names[i],
 				  bytes_or_null(run->peaks[i]));
-	return json_write_text(json_pack(
+	document = json_pack(
 		"{ss si sI sI ss ss so ss? sI so so so so so so}", "format",
 		"ckptagent.run", "version", 1, "pid", (json_int_t)run->pid,
 		"rank", (json_int_t)run->rank, "device", run->device, "torch",
@@ -242,5 +303,8 @@ char *run_write(const struct run *run)
 		(json_int_t)run->iterations, "peak_bytes", peaks, "floor_bytes",
 		bytes_or_null(run->floor), "feasible",
 		run->feasible < 0 ? json_null() : json_boolean(run->feasible),
-		"kinds", kinds, "blocks", blocks, "events", events));
+		"kinds", kinds, "blocks", blocks, "events", events);
+	if (run->has_ranges)
+		json_write_member(&document, "ranges", write_ranges(run));
+	return json_write_text(document);
 }

@@ -5,7 +5,7 @@
 #include "plan_json.h"
 #include "tape.h"
 
-#define RUN_ENTRIES_MAX 65536 /* kinds, blocks, events */
+#define RUN_ENTRIES_MAX 65536 /* kinds, blocks, ranges, events */
 
 /* Bytes that may be unknown (null in the file) are then -1. */
 struct run_kind {
@@ -30,6 +30,14 @@ struct run_event {
 	char *detail;
 };
 
+/* An NVTX range that encloses module calls. */
+struct run_range {
+	char *name;
+	int64_t calls;
+	char *block; /* NULL: it names none */
+	int64_t peak_bytes, outside_bytes;
+};
+
 extern const char *const run_event_kinds[];
 
 enum run_peak {
@@ -49,9 +57,11 @@ struct run {
 	int64_t peaks[RUN_PEAK_COUNT];
 	int64_t floor;
 	int feasible; /* 1, 0, or -1: nothing was planned */
-	size_t kind_count, block_count, event_count;
+	bool has_ranges; /* the run looked at ranges */
+	size_t kind_count, block_count, range_count, event_count;
 	struct run_kind *kinds;
 	struct run_block *blocks;
+	struct run_range *ranges;
 	struct run_event *events;
 };
 

@@ -142,6 +142,29 @@ static int print_blocks(const struct run *run)
 	return text_print(&table);
 }
 
+static int print_ranges(const struct run *run)
+{
+	struct text_table table = { .columns = "lrlrr", .indent = 2 };
+	char calls[TEXT_SIZE], peak[TEXT_SIZE], outside[TEXT_SIZE];
+
+	if (!run->range_count)
+		return 0;
+	puts("\nNVTX ranges");
+	text_row(&table, (const char *[]){ "name", "module calls", "block",
+					   "at the peak", "outside torch" });
+	for (size_t i = 0; i < run->range_count; i++) {
+		const struct run_range *range = &run->ranges[i];
+
+		text_row(&table,
+			 (const char *[]){
+				 range->name, text_count(calls, range->calls),
+				 range->block ? range->block : "",
+				 text_bytes(peak, range->peak_bytes),
+				 text_bytes(outside, range->outside_bytes) });
+	}
+	return text_print(&table);
+}
+
 static int print_events(const struct run *run)
 {
 	struct text_table table = { .columns = "rll", .indent = 2 };
@@ -173,6 +196,8 @@ static int print_run(const struct report *r, const struct run *run)
 		error = report_peak(&r->profile.kinds[i], plans, run);
 	if (!error)
 		error = print_blocks(run);
+	if (!error)
+		error = print_ranges(run);
 	return error ? error : print_events(run);
 }
 

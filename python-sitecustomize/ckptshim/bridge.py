@@ -25,6 +25,7 @@ from typing import Any, Sequence
 ABI = 1
 CPU = 0
 _WHY = 512          # bytes for one line
+_RANGES = 64        # inside each other; those further out are not looked at
 _BRIEF = 1 << 16    # bytes: too few to release the interpreter's lock for
 
 
@@ -39,6 +40,18 @@ class Storage(ctypes.Structure):
     """``struct ckptagent_storage``."""
 
     _fields_ = [("bytes", c_uint64), ("freed", c_int32), ("reserved", c_int32)]
+
+
+class Range(ctypes.Structure):
+    """``struct ckptagent_range``."""
+
+    _fields_ = [("id", c_uint64), ("text", ctypes.c_char * 128)]
+
+
+class RangeBytes(ctypes.Structure):
+    """``struct ckptagent_range_bytes``."""
+
+    _fields_ = [("openings", c_uint64), ("tensors", c_uint64), ("outside", c_uint64)]
 
 
 class AbiError(RuntimeError):
@@ -86,6 +99,13 @@ class Agent:
         self.cupti_leave = _declare(held, "ckptagent_cupti_leave", None, c_uint64)
         self._cupti_end = _declare(free, "ckptagent_cupti_end", c_int, c_size_t, words,
                                    words, c_char_p, c_size_t)
+        self.ranges_live = _declare(held, "ckptagent_ranges_live", c_int)
+        self._ranges = _declare(held, "ckptagent_ranges", c_size_t,
+                                ctypes.POINTER(Range), c_size_t)
+        self.range_number = _declare(held, "ckptagent_range_number", c_uint32,
+                                     c_uint64)
+        self._range_bytes = _declare(held, "ckptagent_range_bytes", None, c_int,
+                                     c_size_t, ctypes.POINTER(RangeBytes))
         self._sizes = _declare(held, "ckptagent_sizes", None, c_size_t, words, words)
         self._watch = _declare(held, "ckptagent_watch", None, c_size_t, words,
                                ctypes.POINTER(c_int32))
@@ -113,6 +133,18 @@ class Agent:
     def mark(self, letter: str, call: int = -1) -> None:
         """Open a segment of the tape; nothing without a tape in progress."""
         self._mark(ord(letter), call)
+
+    def ranges(self) -> list[tuple[int, str]]:
+        """This thread's open ranges, innermost first: ids and texts."""
+        out = (Range * _RANGES)()
+        count = self._ranges(out, _RANGES)
+        return [(r.id, r.text.decode("utf-8", "replace")) for r in out[:count]]
+
+    def range_bytes(self, device: int, n: int) -> list[RangeBytes]:
+        """What belongs to the numbers 0 to n - 1 on a device."""
+        out = (RangeBytes * n)()
+        self._range_bytes(device, n, out)
+        return list(out)
 
     def sizes(self, addresses: Sequence[int]) -> list[int]:
         """Bytes of the allocation at each address, 0 where unknown."""

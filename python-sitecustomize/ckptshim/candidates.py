@@ -15,6 +15,8 @@ _OPENINGS = 64
 _GAIN = 0.99            # of the floor: an opening must bring it below
 _ALONE = 0.25           # of all saved bytes: a candidate worth opening at once
 
+Parts = Callable[[discover.Candidate], list[discover.Candidate]]
+
 
 class Candidates:
     """One per process.
@@ -25,6 +27,8 @@ class Candidates:
         generation: counts the changes that make tapes stale.
         trial: a block that was opened, and the floor before.
         patch: routes a module's forward through the shim; whether it could.
+        parts: the candidates in place of one; empty where it stays as it is.
+        is_stack: whether those of a module are several of the same standing.
     """
 
     def __init__(self, selection: str, log: Callable[[str, str], None]) -> None:
@@ -33,7 +37,9 @@ class Candidates:
         self.generation = 0
         self.trial: Optional[tuple[Block, int]] = None
         self.patch: Callable[[torch.nn.Module], bool] = lambda module: False
-        self._selection = selection
+        automatic = selection == "auto"
+        self.parts: Parts = discover.open if automatic else lambda candidate: []
+        self.is_stack: Callable[[torch.nn.Module], bool] = discover.is_stack
         self._log = log
         self._numbered = 0
         self._openings = 0
@@ -71,9 +77,9 @@ class Candidates:
         """Make the children of a block candidates in its place."""
         module = block.ref()
         if (module is None or block.opened or block.stays_closed
-                or self._selection != "auto" or self._openings >= _OPENINGS):
+                or self._openings >= _OPENINGS):
             return False
-        children = discover.open(discover.Candidate(block.name, module))
+        children = self.parts(discover.Candidate(block.name, module))
         if not children:
             return False
         block.opened = True
@@ -86,13 +92,12 @@ class Candidates:
                   f"{len(children)} blocks in its place")
         return True
 
-    @staticmethod
-    def worth_opening(call: Call, total: int) -> bool:
+    def worth_opening(self, call: Call, total: int) -> bool:
         """A candidate with a large share that is itself a stack of blocks."""
         module = call.block.ref()
         if module is None or call.saved_bytes < _ALONE * total:
             return False
-        return discover.is_stack(module)
+        return self.is_stack(module)
 
     def close_again(self, floor: int) -> bool:
         """Undo the opening on trial if it has not lowered the floor."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import device, interrupts, plain, recompute, tensors
+from . import device, discover, interrupts, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
@@ -26,6 +26,7 @@ from .iteration import Iteration, stamp
 from .kinds import Kind, Signature, Tape
 from .planning import Infeasible, Planning
 from .probe import Look
+from .ranges import Ranges
 from .settings import Settings
 from .spill import Spill
 from .watcher import Watcher
@@ -65,6 +66,8 @@ class Controller(Watcher):
             self.frames.clock.cupti = Cupti(agent)
         self.device = device.Device(agent)      # that of the last iteration
         self.candidates = Candidates(settings.blocks, agent.log)
+        self.ranges = (Ranges(agent, self.candidates, events)
+                       if settings.blocks == discover.NVTX else None)
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
         self.iterations = 0
@@ -496,6 +499,8 @@ class Controller(Watcher):
         self.wall_ms += 1e3 * (time.perf_counter() - current.begun)
         kind = current.kind
         assert kind is not None
+        if self.ranges is not None:
+            current.late = self.ranges.settle(self.device.index)
         kind.iterations += 1
         kind.used = self.iterations
         if current.tape is not None:
@@ -557,7 +562,8 @@ class Controller(Watcher):
         for block in dict.fromkeys(excluded):
             if self.candidates.open(block):
                 opened.append(block.calls[0])
-        pending = any(c.block.open_question(current.trust) for c in calls)
+        pending = current.late or any(c.block.open_question(current.trust)
+                                      for c in calls)
         kind.generation = self.candidates.generation
         if (opened or pending) and kind.rounds < _PROVE_ROUNDS:
             return
@@ -613,6 +619,8 @@ class Controller(Watcher):
     def after_fork(self) -> None:
         """A forked child starts afresh; it reports only if it trains."""
         self.frames.after_fork()
+        if self.ranges is not None:
+            self.ranges.after_fork()
         self.current = None
         self.iterations = 0
         self.first_peak = self.last_peak = self.max_peak = 0

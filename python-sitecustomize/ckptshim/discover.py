@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+NVTX = "nvtx"
+
 _unimplemented: Any = nn.Module.forward
 
 
@@ -26,15 +28,17 @@ class Candidate(NamedTuple):
 
 
 def find(root: nn.Module, setting: str) -> list[Candidate]:
-    """The candidates that a value of CKPT_BLOCKS selects in a root.
+    """The candidates that a value of CKPT_BLOCKS selects in a root before it runs.
 
     Raises ValueError for a setting that cannot be read.
     """
+    if setting == NVTX:
+        return []           # ranges.py finds them, while they run
     choose = selector(setting)
     if choose is None:
         found = _once(_auto(root))
         return found or [Candidate("", root, barred(root))] * _has_parts(root)
-    return _outermost(root, choose)
+    return outermost(root, choose)
 
 
 Choice = Callable[[str, nn.Module], bool]
@@ -58,15 +62,14 @@ def selector(setting: str) -> Optional[Choice]:
     if form == "class" and rest:
         wanted = {part.strip() for part in rest.split(",")}
         return lambda name, module: not wanted.isdisjoint(_class_names(module))
-    if setting == "nvtx":
-        raise ValueError("CKPT_BLOCKS: nvtx is not supported yet")
-    raise ValueError(f"CKPT_BLOCKS: {setting!r} is not one of auto, re:REGEX, "
+    raise ValueError(f"CKPT_BLOCKS: {setting!r} is not one of auto, nvtx, re:REGEX, "
                      "class:NAME[,NAME]")
 
 
 def check(setting: str) -> None:
     """Raise ValueError for a setting that cannot be read."""
-    selector(setting)
+    if setting != NVTX:
+        selector(setting)
 
 
 def open(candidate: Candidate) -> list[Candidate]:
@@ -253,7 +256,7 @@ def _class_names(module: nn.Module) -> set[str]:
 
 # -- choosing by name --------------------------------------------------------
 
-def _outermost(root: nn.Module, choose: Choice) -> list[Candidate]:
+def outermost(root: nn.Module, choose: Choice) -> list[Candidate]:
     """The modules chosen, without those inside another that is chosen."""
     found: list[Candidate] = []
     for name, module in root.named_modules():

@@ -35,6 +35,7 @@ class Iteration:
         self.begun = time.perf_counter()
         self.strange = 0                # calls that the tape does not know
         self.unmet = False              # a plain call of a block never proven
+        self.late = False               # blocks were found that it has not proven
         self.stamp: Any = None          # of the root's gradients at the start
 
 

@@ -74,7 +74,7 @@ class Scope:
             try:
                 tree = Tree(self._plan, past)
             except Stale:
-                present.moved = then.memory.enter()
+                pass
         if tree is None:
             self._plan = Plan(module)
             tree = Tree(self._plan, past)

@@ -92,6 +92,7 @@ class Report:
             budget = plan["budget_bytes"]
         feasible = plan.get("feasible", True) if plan else self._fits(budget)
         chosen = c.recomputed()
+        ranges = {} if c.ranges is None else {"ranges": c.ranges.entries()}
         return {
             "format": "ckptagent.run", "version": 1, "pid": self._pid,
             "rank": _rank(), "device": c.device.name, "torch": torch.__version__,
@@ -103,7 +104,7 @@ class Report:
             "kinds": [_kind(k) for k in c.kinds.values() if k.iterations],
             "blocks": [_call(b, call, call in chosen) for b in c.candidates.all
                        for call in _listed(b)],
-            "events": c.events.list}
+            "events": c.events.list, **ranges}
 
     def _fits(self, budget: Any) -> bool:
         return budget is None or self._controller.last_peak <= budget

@@ -70,7 +70,9 @@ class Roots:
 
     def _learn(self) -> None:
         self._learning = _LEARNING
-        self._patches.replace(nn.Module, "__call__", self._called)
+        called = (self._called if self._controller.ranges is None
+                  else self._called_in_ranges)
+        self._patches.replace(nn.Module, "__call__", called)
 
     def _called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         local = self._local
@@ -89,6 +91,21 @@ class Roots:
                 return original(module, *args, **kwargs)
         finally:
             local.calls = depth
+
+    def _called_in_ranges(self, original: Any, module: nn.Module, args: Any,
+                          kwargs: Any) -> Any:
+        """The same with CKPT_BLOCKS=nvtx."""
+        ranges, outside = self._controller.ranges, None
+        assert ranges is not None
+        try:
+            outside = ranges.call_begins(module)
+        except Exception as error:
+            self._controller.failed(error)
+        try:
+            return self._called(original, module, args, kwargs)
+        finally:
+            if outside is not None:
+                ranges.call_ends(outside)
 
     def _known(self, module: nn.Module) -> bool:
         found = self._roots.get(id(module))

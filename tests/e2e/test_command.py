@@ -430,6 +430,10 @@ def test_report_shows_peak_holders_blocks_and_events(tmp_path: Path) -> None:
     assert head.split()[4] == "exclude"
     assert head.endswith("  collective")
     assert "h.0: equal" in result.stdout
+    for expected in ("NVTX ranges", "layer 0 1 h.0 2.93 KiB 0 B",
+                     "everything 7 1000 B 2.00 KiB"):
+        assert expected in [" ".join(line.split())
+                            for line in result.stdout.splitlines()]
     assert not any(line.endswith(" ") for line in result.stdout.splitlines())
 
 

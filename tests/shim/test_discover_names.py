@@ -56,9 +56,9 @@ def test_a_scripted_block_that_is_asked_for_is_named_with_its_reason():
 
 @pytest.mark.parametrize("setting, said", [
     ("re:(", "'(' is not a regular expression: "),
-    ("class:", "'class:' is not one of auto, re:REGEX, class:NAME[,NAME]"),
+    ("class:", "'class:' is not one of auto, nvtx, re:REGEX, class:NAME[,NAME]"),
     ("blocks", "'blocks' is not one of auto"),
-    ("nvtx", "nvtx is not supported yet"),
+    ("nvtx:", "'nvtx:' is not one of auto"),
 ])
 def test_a_setting_that_cannot_be_read_is_named(setting, said):
     with pytest.raises(ValueError) as error:

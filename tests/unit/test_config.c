@@ -89,6 +89,7 @@ static void every_accepted_value_is_kept_as_given(void **state)
 	static const char *const values[][2] = {
 		{ "BLOCKS", "auto" },
 		{ "BLOCKS", "re:^h\\.[0-9]+$" },
+		{ "BLOCKS", "nvtx" },
 		{ "BLOCKS", "class:Block" },
 		{ "BLOCKS", "class:my.pkg.Block2,_Layer,Größe" },
 		{ "PLANNER", "optimal" },

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "ledger.h"
+#include "range_bytes.h"
+#include "ranges.h"
 #include "tape.h"
 
 static int until_failure = -1;
@@ -99,11 +101,39 @@ static void a_tape_without_memory_is_full(void **state)
 	in_a_child(begin_a_tape, 2, 0);
 }
 
+/* Whatever of it there is no memory for, ranges do no harm. */
+static int begin_ranges(int n)
+{
+	struct ckptagent_range range;
+	int error = ranges_begin();
+
+	(void)n;
+	if (!error)
+		error = range_bytes_begin();
+	ranges_push(NULL, "text");
+	if (ranges_open(&range, 1) && !error && !ranges_number(range.id))
+		return 10;
+	if (ledger_alloc(0, 0x1000, 64))
+		return 11;
+	ledger_free(0x1000);
+	ranges_pop(NULL);
+	return error == -ENOMEM;
+}
+
+static void ranges_without_memory_are_not_seen(void **state)
+{
+	(void)state;
+	in_a_child(begin_ranges, 0, 1);
+	in_a_child(begin_ranges, 1, 1);
+	in_a_child(begin_ranges, 100, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_ledger_says_so_and_keeps_what_it_had),
 		cmocka_unit_test(a_tape_without_memory_is_full),
+		cmocka_unit_test(ranges_without_memory_are_not_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
