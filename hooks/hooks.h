@@ -37,4 +37,7 @@ int hook_c10_cpu_live(void);
 /* 1 once torch's CUDA caching allocator has told of an allocation. */
 int hook_c10_cuda_live(void);
 
+/* 1 once torch has allocated a tensor by cudaMallocAsync. */
+int hook_cudart_live(void);
+
 #endif

@@ -91,13 +91,24 @@ class Controller(Watcher):
         current = self.current
         if (current is not None and not self.ending
                 and not self._hand_step_since(current)):
+            self._stay_on_one_device(module)
             return
         if current is not None:
             self._finish()
         found = device.find(self.agent, module, args, kwargs)
         if found is not None:
             self._work_on(found)
+            self._stay_on_one_device(module)
             self.current = self._begin(module, args, kwargs)
+
+    def _stay_on_one_device(self, module: torch.nn.Module) -> None:
+        """A plan is for the tensors of one CUDA device."""
+        if self.device.cuda is None or self.settings.measure_only or self.broken:
+            return
+        devices = device.several(module, self.device.cuda)
+        if devices:
+            self.stand_down(f"the model is on {' and '.join(devices)}; a plan is for "
+                            "one device")
 
     def _work_on(self, found: device.Device) -> None:
         if found.index == self.device.index:
