@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import device, plain, recompute, tensors
+from . import device, modes, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
@@ -117,11 +117,12 @@ class Controller(Watcher):
         self.planning.device = found.name
         clock = self.frames.clock
         clock.cuda = found.cuda is not None
-        if clock.cuda:
+        if found.cuda is not None:
+            modes.settle(found.cuda)
             self.settings.on_device(found.memory())
             self.frames.proofs.unreal = device.is_phantom()
             if self.frames.proofs.unreal:
-                self._count_costs(found.cuda or 0)
+                self._count_costs(found.cuda)
 
     def _count_costs(self, cuda: int) -> None:
         """Nothing takes its real time there."""

@@ -238,6 +238,34 @@ def test_a_budget_that_fits_recomputes_nothing(phantom, libraries, extremes, tmp
     assert peaks[-1][1] == extremes[1]
 
 
+def test_the_first_attention_on_a_device_changes_nothing(phantom, libraries, tmp_path):
+    """On Hopper torch puts its kernels into another order then."""
+    code = """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(512, 1536)
+    def forward(self, x):
+        q, k, v = (t.view(16, 512, 8, 64).transpose(1, 2)
+                   for t in self.qkv(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return x + y.transpose(1, 2).reshape(x.shape)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Attention() for _ in range(4))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+result = train(5)
+"""
+    _, report, stderr = train(phantom, libraries, tmp_path, "min", code,
+                              CKPT_PHANTOM_DEVICE="H100-80G")
+    assert any(b["recomputes"] for b in report["blocks"]), stderr
+    assert not [e for e in report["events"] if e["kind"] == "proof"]
+
+
 def test_a_share_is_of_the_device_s_memory(phantom, libraries, tmp_path):
     _, report, _ = train(phantom, libraries, tmp_path, "50%", code="result = train(3)",
                          CKPT_PHANTOM_MEMORY="2G")
