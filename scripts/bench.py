@@ -11,6 +11,7 @@ import time
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS.parent / "tests" / "e2e"))
+import bench_cuda
 import bench_native
 import bench_overhead
 import bench_peaks
@@ -28,6 +29,7 @@ PARTS = {
     "steady": bench_steady.measure,
     "overhead": bench_overhead.measure,
     "solve": bench_native.measure_solve,
+    "cuda": bench_cuda.measure,
 }
 
 
