@@ -59,6 +59,7 @@ class Device:
         if self.cuda is not None and not _cuda_busy():
             with torch.cuda.device(self.cuda):
                 torch.cuda.empty_cache()
+            self._ask_reserved(self.cuda)
 
     def _ask_reserved(self, cuda: int) -> None:
         """Expandable segments that were given back since the last allocation are
