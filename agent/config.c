@@ -11,7 +11,7 @@ typedef bool read_fn(struct config *config, enum config_setting setting,
 		     const char *value);
 
 static read_fn read_budget, read_blocks, read_choice, read_path, read_later,
-	read_log, read_disable;
+	read_log, read_disable, read_rehearse;
 
 /*
  * The table. `accepted` is what a message offers; for a choice it is the list
@@ -56,6 +56,8 @@ static const struct setting {
 			 ":FILE" },
 	[CONFIG_DISABLE] = { "disable", "CKPT_DISABLE", "0", read_disable,
 			     "0, 1" },
+	[CONFIG_REHEARSE] = { "rehearse", "CKPT_REHEARSE", "0", read_rehearse,
+			      "0 to 1000" },
 };
 
 static void keep(struct config *config, enum config_setting setting,
@@ -164,6 +166,19 @@ static bool read_disable(struct config *config, enum config_setting setting,
 	if (strcmp(value, "0") && strcmp(value, "1"))
 		return false;
 	config->disabled = *value == '1';
+	keep(config, setting, value);
+	return true;
+}
+
+/* Iterations under a plan, without leading zeros; 0: it is no rehearsal. */
+static bool read_rehearse(struct config *config, enum config_setting setting,
+			  const char *value)
+{
+	size_t n = strlen(value);
+
+	if (n > 4 || strspn(value, "0123456789") != n ||
+	    (*value == '0' && n > 1) || (n == 4 && strcmp(value, "1000")))
+		return false;
 	keep(config, setting, value);
 	return true;
 }

@@ -35,6 +35,7 @@ enum config_setting {
 	CONFIG_TENSORBOARD,
 	CONFIG_LOG,
 	CONFIG_DISABLE,
+	CONFIG_REHEARSE, /* the last: ckptagent rehearse sets it, run has no flag */
 	CONFIG_SETTINGS
 };
 

@@ -40,7 +40,7 @@ int ckptagent_live_hooks(void)
 
 int ckptagent_live_cuda_hooks(void)
 {
-	return agent_on() && hook_c10_cuda_live();
+	return agent_on() && (hook_c10_cuda_live() || hook_cudart_live());
 }
 
 int ckptagent_live_cudart_hooks(void)
@@ -96,6 +96,11 @@ uint64_t ckptagent_taken_peak(int cuda)
 void ckptagent_taken_peak_reset(int cuda)
 {
 	taken_peak_reset(cuda);
+}
+
+void ckptagent_reserved(int cuda, uint64_t bytes)
+{
+	taken_reserved(cuda, bytes);
 }
 
 void ckptagent_sizes(size_t n, const uint64_t *addresses, uint64_t *bytes)

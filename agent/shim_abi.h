@@ -27,6 +27,7 @@ int ckptagent_abi(void);
  *   "planner"  "plan" "on_infeasible" "proof" "on_mismatch" "spill" "out"
  *   "timing"   "cache" "tensorboard" "log": as given or their default;
  *              an unset path is "".
+ *   "rehearse" iterations under a plan, "0": it is no rehearsal
  *   "device_memory"  decimal bytes that 100% stands for on the CPU
  *   "budget_share"   of a budget in per cent: millionths of the device's memory
  * The string belongs to the library and never changes or moves.
@@ -42,7 +43,7 @@ void ckptagent_log(const char *level, const char *line);
 /* 1 once a hook of the CPU allocator was called and its original found. */
 int ckptagent_live_hooks(void);
 
-/* 1 once torch's CUDA caching allocator has told of an allocation. */
+/* 1 once an allocator of torch's CUDA part has told of an allocation. */
 int ckptagent_live_cuda_hooks(void);
 
 /*
@@ -70,6 +71,12 @@ uint64_t ckptagent_outside(int cuda);
 uint64_t ckptagent_taken(int cuda);
 uint64_t ckptagent_taken_peak(int cuda);
 void ckptagent_taken_peak_reset(int cuda);
+
+/*
+ * What the caching allocator says it has reserved now: its own releases with
+ * expandable segments are seen by no hook until its next allocation.
+ */
+void ckptagent_reserved(int cuda, uint64_t bytes);
 
 /*
  * Bytes of the live allocation that starts at each address, 0 where none is

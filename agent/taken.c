@@ -50,13 +50,17 @@ void taken_free(uint64_t address)
 
 void taken_reserved(int device, uint64_t bytes)
 {
-	uint64_t cached;
+	uint64_t cached, mapped;
 
 	if (!known(device))
 		return;
 	cached = ledger_live(LEDGER_CACHED + device);
-	atomic_store(&devices[device].mapped,
-		     bytes > cached ? bytes - cached : 0);
+	mapped = bytes > cached ? bytes - cached : 0;
+	/* Mostly it is as it was: this stands in the path of every event. */
+	if (atomic_load_explicit(&devices[device].mapped,
+				 memory_order_relaxed) == mapped)
+		return;
+	atomic_store(&devices[device].mapped, mapped);
 	raise_peak(device);
 }
 

@@ -5,7 +5,8 @@
  * caching allocator got from cudaMalloc (cached), memory that anybody else got
  * from it (outside), and memory that the caching allocator mapped itself
  * (expandable segments make no call that we see: it is what the allocator says
- * it reserves beyond what it got from cudaMalloc).
+ * it reserves beyond what it got from cudaMalloc; what it gave back since its
+ * last event is seen at the next one, or when taken_reserved() is told).
  *
  * Not in it: the CUDA context, library code, and what other processes take.
  *

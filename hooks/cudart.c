@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "agent.h"
+#include "boot.h"
 #include "ledger.h"
 #include "linked.h"
 #include "log.h"
@@ -20,6 +21,8 @@
 
 /* cudaErrorInsufficientDriver: asked for without a runtime in the process. */
 #define NO_RUNTIME 35
+
+#define GRAIN 512 /* bytes that each allocation of a memory pool is rounded to */
 
 #define CACHING_ALLOCATOR "libc10_cuda.so"
 #define RUNTIME "libcudart.so"
@@ -91,6 +94,13 @@ void hook_cudart_prepare(void)
 	symbols_within(CACHING_ALLOCATOR, caller);
 }
 
+static _Atomic int live;
+
+int hook_cudart_live(void)
+{
+	return atomic_load(&live);
+}
+
 static bool enter(int device, void *ptr, size_t bytes, bool torch, bool tensor)
 {
 	uint64_t address = (uintptr_t)ptr;
@@ -109,8 +119,14 @@ static void entered(int error, void **ptr, size_t bytes, const void *caller,
 	if (error || !agent_on() || !*ptr)
 		return;
 	torch = symbols_within(CACHING_ALLOCATOR, caller);
+	if (torch && async) /* as the driver's pool does */
+		bytes = (bytes + GRAIN - 1) / GRAIN * GRAIN;
 	if (!enter(current_device(caller), *ptr, bytes, torch, torch && async))
 		agent_stand_down("no memory for the ledger");
+	if (torch && async) {   /* torch holds its allocator's lock */
+		boot_event_locked();
+		atomic_store_explicit(&live, 1, memory_order_relaxed);
+	}
 }
 
 static void left(void *ptr)

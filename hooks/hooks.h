@@ -62,4 +62,7 @@ int hook_cudart_is_shared(void);
  */
 void hook_cudart_prepare(void);
 
+/* 1 once torch has allocated a tensor by cudaMallocAsync. */
+int hook_cudart_live(void);
+
 #endif

@@ -11,6 +11,7 @@ import time
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS.parent / "tests" / "e2e"))
+import bench_cuda
 import bench_native
 import bench_overhead
 import bench_peaks
@@ -30,6 +31,7 @@ PARTS = {
     "trust": bench_trust.measure,
     "overhead": bench_overhead.measure,
     "solve": bench_native.measure_solve,
+    "cuda": bench_cuda.measure,
 }
 
 

@@ -29,7 +29,10 @@ static const char ask_hooks[] = "import ctypes, sys, torch\n"
 				"print('live', agent.ckptagent_live_hooks())\n"
 				"print('runtime', "
 				"agent.ckptagent_live_cudart_hooks())\n"
-				"print('events', agent.ckptagent_events())\n";
+				"print('events', agent.ckptagent_events())\n"
+				"if torch.version.cuda:\n"
+				"    print('cuda', torch.cuda."
+				"get_allocator_backend())\n";
 
 /* Lines "KEY VALUE" that a child printed. */
 struct answer {
@@ -37,11 +40,22 @@ struct answer {
 	int status; /* exit status, -1: it did not exit by itself */
 };
 
+/* Before what is preloaded already, such as a phantom device. */
+static void preload_first(const char *library)
+{
+	const char *others = getenv("LD_PRELOAD");
+	char both[8192];
+
+	snprintf(both, sizeof(both), "%s%s%s", library, others ? ":" : "",
+		 others ? others : "");
+	setenv("LD_PRELOAD", both, 1);
+}
+
 static void run_child(const char *python, const char *script,
 		      const char *library, int out)
 {
 	if (library)
-		setenv("LD_PRELOAD", library, 1);
+		preload_first(library);
 	/* A budget of the surroundings must not be planned for here. */
 	for (const char *const *v =
 		     (const char *const[]){ "CKPT_BUDGET", "CKPT_PLAN",
@@ -120,7 +134,7 @@ static void print_found(const char *what, const char *path)
 static bool print_hooks(const char *python, const char *library)
 {
 	struct answer answer;
-	char live[256], events[256], runtime[256];
+	char live[256], events[256], runtime[256], cuda[256];
 
 	if (!library) {
 		print_found("hooks", "not checked: no libckptagent.so");
@@ -144,6 +158,11 @@ static bool print_hooks(const char *python, const char *library)
 		print_found("CUDA runtime",
 			    "degraded: it is inside torch's library; what "
 			    "others take from a device is not seen");
+	if (value_of(&answer, "cuda", cuda))
+		printf("%-18s %s%s\n", "CUDA allocator", cuda,
+		       strcmp(cuda, "native") ?
+			       ": each of its calls is a tensor" :
+			       ": its events are the tensors");
 	return true;
 }
 

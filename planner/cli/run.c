@@ -10,13 +10,14 @@
 #include "config.h"
 #include "preload.h"
 
-/* One flag for each variable, in the order of the settings. */
+/* One flag for each variable that is a user's, in the order of the settings. */
+#define FLAGS CONFIG_REHEARSE
 static const struct flag {
 	const char *name;  /* also the setting's, with '_' for '-' */
 	const char *value; /* what the help calls it, NULL: none */
 	const char *variable;
 	const char *help;
-} flags[CONFIG_SETTINGS] = {
+} flags[FLAGS] = {
 	{ "budget", "SIZE", "CKPT_BUDGET",
 	  "the peak to hold: 8G, 70%, min, max (unset: measure)" },
 	{ "blocks", "WHICH", "CKPT_BLOCKS",
@@ -44,7 +45,7 @@ static void print_help(const struct cli_command *command)
 
 	cli_help(command);
 	putchar('\n');
-	for (int i = 0; i < CONFIG_SETTINGS; i++) {
+	for (int i = 0; i < FLAGS; i++) {
 		snprintf(flag, sizeof(flag), "--%s%s%s", flags[i].name,
 			 flags[i].value ? " " : "",
 			 flags[i].value ? flags[i].value : "");
@@ -53,11 +54,11 @@ static void print_help(const struct cli_command *command)
 }
 
 /* The values given as flags, for config_read, which asks by variable. */
-static const char *given[CONFIG_SETTINGS];
+static const char *given[FLAGS];
 
 static char *get_given(const char *variable)
 {
-	for (int i = 0; i < CONFIG_SETTINGS; i++)
+	for (int i = 0; i < FLAGS; i++)
 		if (!strcmp(flags[i].variable, variable))
 			/* as getenv: without const, and not to be changed */
 			return (char *)(uintptr_t)given[i];
@@ -73,7 +74,7 @@ static int check_given(const struct cli_command *command)
 	static struct config config;
 
 	config_read(&config, get_given);
-	for (int i = 0; i < CONFIG_SETTINGS; i++) {
+	for (int i = 0; i < FLAGS; i++) {
 		char *message = config.message[i];
 		char *end = strstr(message, "; the job runs");
 		size_t skip = strlen(flags[i].variable);
@@ -90,14 +91,14 @@ static int check_given(const struct cli_command *command)
 /* 0; a status to leave with; or -1 when only the help was asked for. */
 static int read_flags(const struct cli_command *command, int argc, char **argv)
 {
-	struct option options[CONFIG_SETTINGS + 2] = { 0 };
+	struct option options[FLAGS + 2] = { 0 };
 	int option;
 
-	for (int i = 0; i < CONFIG_SETTINGS; i++)
+	for (int i = 0; i < FLAGS; i++)
 		options[i] = (struct option){ flags[i].name,
 					      flags[i].value != NULL, NULL,
 					      i + 1 };
-	options[CONFIG_SETTINGS] = (struct option){ "help", 0, NULL, 'h' };
+	options[FLAGS] = (struct option){ "help", 0, NULL, 'h' };
 	opterr = 0;
 	/* '+': the job's own flags are not ours. */
 	while ((option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
@@ -118,7 +119,7 @@ static int read_flags(const struct cli_command *command, int argc, char **argv)
 
 static int set_variables(void)
 {
-	for (int i = 0; i < CONFIG_SETTINGS; i++)
+	for (int i = 0; i < FLAGS; i++)
 		if (given[i] && setenv(flags[i].variable, given[i], 1) < 0)
 			return -ENOMEM;
 	return 0;

@@ -84,6 +84,7 @@ class Agent:
         self.taken_peak = _declare(held, "ckptagent_taken_peak", c_uint64, c_int)
         self.taken_peak_reset = _declare(held, "ckptagent_taken_peak_reset", None,
                                          c_int)
+        self.reserved = _declare(held, "ckptagent_reserved", None, c_int, c_uint64)
         self.live = _declare(held, "ckptagent_live", c_uint64, c_int)
         self.peak = _declare(held, "ckptagent_peak", c_uint64, c_int)
         self.peak_reset = _declare(held, "ckptagent_peak_reset", None, c_int)

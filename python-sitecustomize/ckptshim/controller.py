@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
 
-from . import device, discover, interrupts, plain, recompute, tensors
+from . import device, discover, interrupts, modes, plain, recompute, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
@@ -104,13 +104,24 @@ class Controller(Watcher):
         current = self.current
         if (current is not None and not self.ending
                 and not self._hand_step_since(current)):
+            self._stay_on_one_device(module)
             return
         if current is not None:
             self._finish()
         found = device.find(self.agent, module, args, kwargs)
         if found is not None:
             self._work_on(found)
+            self._stay_on_one_device(module)
             self.current = self._begin(module, args, kwargs)
+
+    def _stay_on_one_device(self, module: torch.nn.Module) -> None:
+        """A plan is for the tensors of one CUDA device."""
+        if self.device.cuda is None or self.settings.measure_only or self.broken:
+            return
+        devices = device.several(module, self.device.cuda)
+        if devices:
+            self.stand_down(f"the model is on {' and '.join(devices)}; a plan is for "
+                            "one device")
 
     def _work_on(self, found: device.Device) -> None:
         if found.index == self.device.index:
@@ -119,12 +130,13 @@ class Controller(Watcher):
         self.planning.device = found.name
         clock = self.frames.clock
         clock.cuda = found.cuda is not None
-        if clock.cuda:
+        if found.cuda is not None:
             device.say_what_is_unseen(self.agent)
+            modes.settle(found.cuda)
             self.settings.on_device(found.memory())
             self.frames.proofs.unreal = clock.counted = device.is_phantom()
             if self.frames.proofs.unreal:
-                self._count_costs(found.cuda or 0)
+                self._count_costs(found.cuda)
 
     def _count_costs(self, cuda: int) -> None:
         """Nothing takes its real time there."""

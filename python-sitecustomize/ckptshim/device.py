@@ -52,6 +52,7 @@ class Device:
         """Begin to look for new peaks."""
         self._agent.peak_reset(self.index)
         if self.cuda is not None:
+            self._ask_reserved(self.cuda)
             self._agent.taken_peak_reset(self.cuda)
 
     def give_back(self) -> None:
@@ -59,6 +60,15 @@ class Device:
         if self.cuda is not None and not _cuda_busy():
             with torch.cuda.device(self.cuda):
                 torch.cuda.empty_cache()
+            self._ask_reserved(self.cuda)
+
+    def _ask_reserved(self, cuda: int) -> None:
+        """Expandable segments that were given back since the last allocation are
+        known to torch alone.
+        """
+        if torch.cuda.get_allocator_backend() == "native":
+            stats = torch.cuda.memory_stats_as_nested_dict(cuda)
+            self._agent.reserved(cuda, stats["reserved_bytes"]["all"]["current"])
 
     def outside(self) -> int:
         """What others than torch's allocator took from the CUDA device."""
@@ -106,6 +116,16 @@ def say_what_is_unseen(agent: "Agent") -> None:
         agent.log("warning", "degraded: torch's CUDA library has the runtime inside; "
                              "what others than torch take from the device is not "
                              "seen")
+
+
+def several(module: torch.nn.Module, cuda: int) -> list[str]:
+    """The CUDA devices that a module's parameters are on beside ``cuda``, and that;
+    none if there is no other.
+    """
+    if torch.cuda.device_count() < 2:
+        return []
+    devices = {cuda} | {p.device.index for p in module.parameters() if p.is_cuda}
+    return [f"cuda:{n}" for n in sorted(devices)] if len(devices) > 1 else []
 
 
 def phantom_room() -> int:

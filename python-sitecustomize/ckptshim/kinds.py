@@ -13,6 +13,9 @@ from .blocks import Call
 Shapes = tuple[tuple[int, ...], ...]
 _TAPES = 8
 
+# Devices that autocast is set for, and what a key says of each.
+_AUTOCAST = (("cpu", "autocast"), ("cuda", "cuda autocast"))
+
 
 class Signature:
     """What tells one kind of root call from another.
@@ -27,8 +30,9 @@ class Signature:
         inputs = list(tensors.tensors_in((args, kwargs)))
         forms = ", ".join(f"{str(t.dtype)[6:]}[{t.dim()}]" for t in inputs)
         modes = "" if module.training else " eval"
-        if torch.is_autocast_enabled("cpu"):
-            modes += f" autocast({str(torch.get_autocast_dtype('cpu'))[6:]})"
+        for device, name in _AUTOCAST:
+            if torch.is_autocast_enabled(device):
+                modes += f" {name}({str(torch.get_autocast_dtype(device))[6:]})"
         grads = any(p.grad is not None for p in module.parameters())
         self.trust = f"{type(module).__name__}({forms}){modes}"
         self.key = self.trust + (" grads" if grads else "")

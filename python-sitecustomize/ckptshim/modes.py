@@ -168,6 +168,19 @@ def leave(present: Present) -> None:
         present.inference.__exit__(None, None, None)
 
 
+def settle(cuda: int) -> None:
+    """Let torch choose the order of attention's kernels on a CUDA device, which it
+    does at their first use: the first block seemed to have changed a flag. Some
+    hundred bytes of the device are taken and freed.
+    """
+    choose = getattr(torch, "_fused_sdp_choice", None)
+    if choose is None or torch.cuda.is_current_stream_capturing():
+        return
+    with _C.DisableTorchFunction(), torch.no_grad():
+        sample = torch.empty(1, 1, 8, 8, device=f"cuda:{cuda}", dtype=torch.float16)
+        choose(sample, sample, sample)
+
+
 def changed(before: Modes) -> bool:
     """Whether a flag or the stack is not what it was."""
     now = take()

@@ -28,7 +28,7 @@ _IDLE = 0.01        # of the budget: less is no cause to plan anew
 # in an iteration before and some more, since another plan fragments otherwise.
 _MORE = 1.25
 _SPARE = 0.03       # of the budget, left besides when a plan is made anew
-_OVERHEAD_LEAST, _OVERHEAD_MOST = 0.03, 0.3
+_OVERHEAD_LEAST, _OVERHEAD_MOST = 0.06, 0.3
 
 
 class Infeasible(RuntimeError):
@@ -207,16 +207,19 @@ class Planning:
             if self._settings.plan:
                 return
             predicted = tape.predicted(base)
-            # At least so much that this plan is none any more.
+            # At least so much that this plan is none any more, and some for what
+            # the allocator may take under the next one.
+            spare = int(_SPARE * limit) if overhead else 0
             tape.margin = max(tape.margin + max(peak - predicted, taken - limit),
-                              limit - predicted + 1)
+                              limit - predicted + 1) + spare
             tape.relaxed = True
             self.solve(tape, base, iteration)
         elif not tape.relaxed and tape.recompute and not self._settings.plan:
             needed = int(_MORE * overhead + _SPARE * limit)
             if tape.margin > needed + _SPARE * limit:
                 tape.relaxed = True     # the allocator needs less than was left to it
-                tape.margin = needed
+                # Half of it: under the next plan it may need more.
+                tape.margin = (tape.margin + needed) // 2
                 self.solve(tape, base, iteration)
 
     def sets_peak_alone(self, tape: Tape) -> Optional["Call"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
 import torch
 
@@ -39,7 +39,8 @@ class Rehearsal:
         self._iterations = iterations
         self._folder = folder
         self._write = write
-        self._plain = (0, 0, 0)
+        self._seen = 0                  # iterations on a CUDA device, unplanned
+        self._plain: Optional[tuple[int, int, int]] = None
         self._planned = 0
         settings = controller.settings
         settings.measure_only = True
@@ -49,8 +50,16 @@ class Rehearsal:
     def after_iteration(self) -> None:
         """Go on, or end the job."""
         c = self._controller
-        if c.iterations == _PLAIN:
-            self._measured()
+        if c.device.cuda is None:
+            if c.iterations >= _PLAIN + self._iterations:
+                c.agent.log("error", f"rank {_rank()}: {c.iterations} iterations have "
+                                     "run on the CPU, none on a CUDA device")
+                _leave()
+            return
+        if self._plain is None:
+            self._seen += 1
+            if self._seen == _PLAIN:
+                self._measured()
         tape = c.latest_tape
         if tape is not None and tape.plan and c.planned:
             self._planned += 1
@@ -67,27 +76,24 @@ class Rehearsal:
         settings.measure_only = False
         if not settings.budget.isdigit():
             settings.budgeted = True
-            settings.limit = 0 if device.cuda is None else phantom_room()
+            settings.limit = phantom_room()
 
     def _end(self) -> None:
         self._write()
         path = os.path.join(self._folder, f"rehearsal.{os.getpid()}.txt")
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(self.lines()) + "\n")
-        sys.stdout.flush()
-        if threading.current_thread() is not threading.main_thread():
-            os._exit(0)
-        raise SystemExit(0)
+        _leave()
 
     def lines(self) -> list[str]:
         """The findings."""
         c = self._controller
         device, budget = c.device, c.settings.limit
-        allocated, taken, outside = self._plain
-        name = "CPU" if device.cuda is None else torch.cuda.get_device_name(device.cuda)
+        allocated, taken, outside = self._plain or (0, 0, 0)
+        name = torch.cuda.get_device_name(device.cuda)
         fits = taken <= budget
         lines = [
-            f"{name}, rank {os.environ.get('RANK', '0')}: {size(device.memory())}, of "
+            f"{name}, rank {_rank()}: {size(device.memory())}, of "
             f"which {size(budget)} for this job",
             f"  without a plan     tensors {size(allocated)}, taken from the device "
             f"{size(taken)} (by others than torch {size(outside)}): "
@@ -121,3 +127,15 @@ class Rehearsal:
             f"{flops / 1e12:.3f} TFLOP, {size(moved)} read and written an iteration",
             f"                     ({share:.0f} % of all blocks' forwards), at least "
             f"{ms:.1f} ms at this device's peak rates"]
+
+
+def _rank() -> str:
+    return os.environ.get("RANK", "0")
+
+
+def _leave() -> NoReturn:
+    """End the job."""
+    sys.stdout.flush()
+    if threading.current_thread() is not threading.main_thread():
+        os._exit(0)
+    raise SystemExit(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ class Settings:
         self.spill = agent.setting("spill") or "/var/tmp"
         self.out = agent.setting("out")
         self.timing = agent.setting("timing") or "events"
-        text = os.environ.get("CKPT_REHEARSE", "")      # set by ckptagent rehearse
-        self.rehearse = int(text) if text.isdigit() else 0
+        self.rehearse = int(agent.setting("rehearse") or 0)
 
     def on_device(self, memory: int) -> None:
         """The job trains on a device with so many bytes of memory of its own."""

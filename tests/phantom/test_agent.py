@@ -110,8 +110,30 @@ def test_with_cuda_malloc_async_the_calls_are_the_tensors(phantom, libraries):
     result = phantom.run(STORM, before=libraries,
                          PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync").result
     for (live, peak, _), (torch_live, torch_peak, _) in result:
-        assert live <= torch_live < live + 200_000      # torch's pool rounds up
-        assert peak <= torch_peak < peak + 300_000
+        assert (live, peak) == (torch_live, torch_peak)
+
+
+def test_with_cuda_malloc_async_a_budget_bounds_tensors(phantom, libraries, tmp_path):
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+    top = train(phantom, libraries, tmp_path / "max", "max", **settings)[0][-1][0]
+    floor = train(phantom, libraries, tmp_path / "min", "min", **settings)[0][-1][0]
+    budget = (floor + top) // 2
+    peaks, report, _ = train(phantom, libraries, tmp_path / "half", budget, **settings)
+    assert floor < peaks[-1][0] <= budget < top
+    assert report["peak_bytes"]["last"] == peaks[-1][0]
+    assert any(b["decision"] == "recompute" for b in report["blocks"])
+
+
+def test_info_names_the_allocator(phantom):
+    for settings, said in (("", "native"), ("backend:cudaMallocAsync",
+                                            "cudaMallocAsync: each of its calls")):
+        done = subprocess.run(
+            [COMMAND, "info", "--python", sys.executable], text=True,
+            capture_output=True, check=False, timeout=TIMEOUT,
+            env=environment(LD_PRELOAD=str(phantom.library),
+                            PYTORCH_CUDA_ALLOC_CONF=settings))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(rf"CUDA allocator +{said}", done.stdout), done.stdout
 
 
 def test_freed_segments_leave_the_books(phantom, libraries):
@@ -125,6 +147,21 @@ result = [full, books()]
     full, empty = phantom.run(code, before=libraries).result
     assert full[0] == full[1] and full[0][2] >= 200_000_000
     assert empty[0][0] == empty[0][2] == 0
+
+
+def test_what_the_job_gives_back_is_not_in_the_next_peak(phantom, libraries, tmp_path):
+    """With expandable segments no hook sees it."""
+    code = """
+def before():
+    x = torch.zeros(1 << 30, dtype=torch.uint8, device="cuda")
+    del x
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+result = train(4, before=before)
+"""
+    peaks, report, _ = train(phantom, libraries, tmp_path, "max", code,
+                             PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert report["peak_bytes"]["last"] == peaks[-1][1] < 1 << 30
 
 
 def test_what_others_take_is_outside_and_on_their_device(phantom, libraries):
@@ -191,7 +228,10 @@ def test_the_budget_holds_what_is_taken_from_the_device(
     plan = json.loads((tmp_path / "plan.json").read_text())["plans"][0]
     allocated = peaks[-1][0]
     within = 0.0005 if settings else 0.001
-    assert abs(plan["predicted_bytes"] - allocated) <= within * allocated
+    # Too high by more under autocast: a kept block's input is counted, which only a
+    # dropped one holds.
+    error = plan["predicted_bytes"] - allocated
+    assert -within * allocated <= error <= 0.003 * allocated
 
 
 def test_a_budget_that_fits_recomputes_nothing(phantom, libraries, extremes, tmp_path):
@@ -199,6 +239,34 @@ def test_a_budget_that_fits_recomputes_nothing(phantom, libraries, extremes, tmp
                              code="result = train(4)")
     assert sum(b["recomputes"] for b in report["blocks"]) == 0
     assert peaks[-1][1] == extremes[1]
+
+
+def test_the_first_attention_on_a_device_changes_nothing(phantom, libraries, tmp_path):
+    """On Hopper torch puts its kernels into another order then."""
+    code = """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(512, 1536)
+    def forward(self, x):
+        q, k, v = (t.view(16, 512, 8, 64).transpose(1, 2)
+                   for t in self.qkv(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return x + y.transpose(1, 2).reshape(x.shape)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Attention() for _ in range(4))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+result = train(5)
+"""
+    _, report, stderr = train(phantom, libraries, tmp_path, "min", code,
+                              CKPT_PHANTOM_DEVICE="H100-80G")
+    assert any(b["recomputes"] for b in report["blocks"]), stderr
+    assert not [e for e in report["events"] if e["kind"] == "proof"]
 
 
 def test_a_share_is_of_the_device_s_memory(phantom, libraries, tmp_path):
@@ -214,6 +282,95 @@ def test_another_device_than_the_first(phantom, libraries, extremes, tmp_path):
     assert report["device"] == "cuda:1"
     assert peaks[-1][1] <= budget
     assert any(b["decision"] == "recompute" for b in report["blocks"])
+
+
+SPLIT = """
+class Split(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Model(layers=5).cuda(0), Model(layers=3).cuda(1)
+    def forward(self, x):
+        return self.second(self.first(x).to("cuda:1"))
+def train(steps):
+    torch.manual_seed(0)
+    model = {model}
+    x = torch.zeros(16, 512, 512, device="cuda:0")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        model(x).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [torch.cuda.get_rng_state(n).tolist() for n in (0, 1)]
+result = train(6)
+"""
+BY_HAND = """
+model = Split()
+def by_hand(x):
+    return model.second(model.first(x).to("cuda:1"))
+by_hand.parameters = model.parameters
+"""
+
+
+@pytest.mark.parametrize("model", ["Split()", "by_hand"])
+def test_a_model_on_two_devices_is_left_alone(phantom, libraries, tmp_path, model):
+    code = SPLIT.replace("{model}", model)
+    if model == "by_hand":
+        code = code.replace("result =", BY_HAND + "result =")
+    settings = {"CKPT_PHANTOM_COUNT": "2"}
+    plain = phantom.run(MODEL + code, **settings).result
+    streams, report, stderr = train(phantom, libraries, tmp_path, "min", code,
+                                    **settings)
+    assert streams == plain and streams[0] != streams[1]
+    said = [line for line in stderr.splitlines() if "standing down" in line]
+    assert len(said) == 1 and "the model is on cuda:0 and cuda:1" in said[0], stderr
+    # By hand, some had begun to be proven before the second device was met.
+    assert sum(b["recomputes"] for b in report["blocks"]) <= 5 * (model == "by_hand")
+    assert not any(b["decision"] == "recompute" for b in report["blocks"])
+
+
+def test_the_streams_of_every_device_are_put_back(phantom, libraries, tmp_path):
+    """Blocks of the second device that draw on the first one's too."""
+    code = """
+class Drawing(Block):
+    def forward(self, x):
+        noise = torch.rand(512, device="cuda:0").to("cuda:1")
+        return super().forward(x) + noise
+def streams(steps):
+    torch.manual_seed(0)
+    model = Model().cuda(1)
+    model.blocks = nn.ModuleList(Drawing(512, 1024) for _ in range(8)).cuda(1)
+    x = torch.zeros(16, 512, 512, device="cuda:1")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        model(x).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [torch.cuda.get_rng_state(n).tolist() for n in (0, 1)]
+result = streams(6)
+"""
+    settings = {"CKPT_PHANTOM_COUNT": "2"}
+    plain = phantom.run(MODEL + code, **settings).result
+    now, report, stderr = train(phantom, libraries, tmp_path, "min", code, **settings)
+    assert sum(b["recomputes"] for b in report["blocks"]) > 8, stderr
+    assert now == plain
+
+
+def test_trust_under_autocast_is_not_trust_without(phantom, libraries, tmp_path):
+    code = """
+model, x = Model().cuda(), torch.zeros(16, 512, 512, device="cuda")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for dtype in (None, torch.bfloat16, torch.float16):
+    for _ in range(3):
+        with torch.autocast("cuda", dtype, enabled=dtype is not None):
+            model(x).float().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+result = True
+"""
+    _, report, _ = train(phantom, libraries, tmp_path, "min", code)
+    keys = [kind["key"] for kind in report["kinds"]]
+    assert [re.findall(r"cuda autocast\((\w+)\)", key) for key in keys] == [
+        [], ["bfloat16"], ["float16"]]
 
 
 def test_a_job_without_any_cpu_tensor_is_served(phantom, libraries, tmp_path):
@@ -331,6 +488,22 @@ def test_a_job_that_does_not_train_on_cuda_is_said(tmp_path):
     done = rehearse(tmp_path, job="print(torch.zeros(3).sum())\n")
     assert done.returncode == 1
     assert "a few training iterations on a CUDA device" in done.stderr
+
+
+def test_a_job_that_trains_on_the_cpu_is_ended_and_said(tmp_path):
+    job = """
+model, x = Model(32, 2), torch.zeros(4, 32)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(100):
+    model(x).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("over")
+"""
+    done = rehearse(tmp_path, "--iterations", "2", job=job)
+    assert done.returncode == 1 and "over" not in done.stdout
+    assert "4 iterations have run on the CPU, none on a CUDA device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_job_s_own_failure_is_its_status(tmp_path):

@@ -62,6 +62,7 @@ static void unset_variables_read_as_their_defaults(void **state)
 		{ "tensorboard", "" },
 		{ "log", "warning" },
 		{ "disable", "0" },
+		{ "rehearse", "0" },
 	};
 
 	(void)state;
