@@ -23,10 +23,10 @@ def test_such_blocks_are_still_recomputed_at_the_end(name):
     assert runs.events(runs.both(SCRIPT, name)[1], "mismatch") == []
 
 
-def test_an_effect_of_a_new_hook_excludes_its_block_alone():
+def test_an_effect_of_a_new_hook_is_not_repeated_by_recomputes():
     done = runs.assert_same_job(SCRIPT, "hooks_later")
-    assert runs.reasons(done)["h.1"] == "global_effect"
-    assert sum(b["decision"] == "recompute" for b in done.report["blocks"]) == 2
+    assert any(b["recomputes"] > 0 for b in done.report["blocks"] if b["name"] == "h.1")
+    assert runs.events(done, "mismatch") == []
 
 
 def test_what_cannot_be_put_back_is_stopped_before_any_step():
@@ -34,7 +34,7 @@ def test_what_cannot_be_put_back_is_stopped_before_any_step():
     assert plain.status == 0 and under.status == 1
     said, = runs.events(under, "mismatch")
     for part in ("h.2 (Body)", "saved tensor", "float32[8, 64, 256]",
-                 "AddmmBackward", "has changed since its forward"):
+                 "made by ViewBackward", "has changed since its forward"):
         assert part in said, said
     assert f"MismatchError: ckptagent: {said}" in under.stderr
     assert "no gradient was used" in under.stderr

@@ -199,26 +199,6 @@ def in_backward(steps, record):
     record.weights(model)
 
 
-def ddp_in_backward(steps, record):
-    """The same under DDP, through torch's own overlap."""
-    from torch.distributed.optim import (
-        _apply_optimizer_in_backward as apply_in_backward,
-    )
-    with world() as rank:
-        model = Tower()
-        apply_in_backward(torch.optim.SGD, model.parameters(), {"lr": 0.05})
-        model = DDP(model, gradient_as_bucket_view=True)
-        torch.manual_seed(100 + rank)
-        x = batch()
-        for step in range(steps):
-            value = loss_of(model, x)
-            value.backward()
-            record.number(f"{step} loss", value.item())
-        record.weights(model)
-        record.values["collectives"] = count_collectives()
-        settle()
-
-
 def zero(steps, record):
     """Optimizer state is spread over the ranks."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -310,7 +290,7 @@ def launcher(steps, record):
 
 
 JOBS = table(plain, unused, static, twice, views, no_sync, buffers, communicating,
-             unequal, ddp_in_backward, zero, sharded, sharded_inside, wrapped,
+             unequal, zero, sharded, sharded_inside, wrapped,
              launcher, in_backward)
 
 if __name__ == "__main__":
