@@ -68,23 +68,25 @@ class Frame:
         handles = self.handles
         append = handles.append
 
-        def hold(tensor: torch.Tensor) -> Handle:
-            handle = Handle()
-            handle.frame = self
-            handle.index = len(handles)
-            # An output would hold its own node through grad_fn for ever.
-            handle.tensor = tensor if tensor.is_leaf else tensor.detach()
-            handle.version = tensor._version
-            handle.sum = None
-            append(_ref(handle))
-            return handle
+        tried: list[Exception] = []
 
         def pack(tensor: torch.Tensor) -> Handle:
             try:
-                return hold(tensor)
+                handle = Handle()
+                handle.frame = self
+                handle.index = len(handles)
+                # An output would hold its own node through grad_fn for ever.
+                handle.tensor = tensor if tensor.is_leaf else tensor.detach()
+                handle.version = tensor._version
+                handle.sum = None
+                append(_ref(handle))
+                return handle
             except Exception as error:
+                if tried:
+                    raise
+                tried.append(error)
                 failed(error)
-                return hold(tensor)
+            return pack(tensor)         # once more
 
         seen: dict[Any, weakref.ref[Handle]] = {}
 
