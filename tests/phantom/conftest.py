@@ -25,7 +25,9 @@ sys.path.insert(0, str(GENERATE))
 sys.dont_write_bytecode = True
 
 BEFORE = "import ctypes, json\nresult = None\n"
-AFTER = f"\nprint({MARK!r} + json.dumps(result))\n"
+# A Python that ends while torch's device thread still lets go of a backward's graph
+# aborts, in torch's own code (~ThreadLocalState takes the interpreter's lock).
+AFTER = f"\nprint({MARK!r} + json.dumps(result))\nimport time; time.sleep(0.3)\n"
 
 
 def environment(**settings: str) -> dict[str, str]:
