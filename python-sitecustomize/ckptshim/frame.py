@@ -68,25 +68,25 @@ class Frame:
         handles = self.handles
         append = handles.append
 
-        tried: list[Exception] = []
+        tried: list[bool] = []
 
         def pack(tensor: torch.Tensor) -> Handle:
-            try:
-                handle = Handle()
-                handle.frame = self
-                handle.index = len(handles)
-                # An output would hold its own node through grad_fn for ever.
-                handle.tensor = tensor if tensor.is_leaf else tensor.detach()
-                handle.version = tensor._version
-                handle.sum = None
-                append(_ref(handle))
-                return handle
-            except Exception as error:
-                if tried:
-                    raise
-                tried.append(error)
-                failed(error)
-            return pack(tensor)         # once more
+            while True:
+                try:
+                    handle = Handle()
+                    handle.frame = self
+                    handle.index = len(handles)
+                    # An output would hold its own node through grad_fn for ever.
+                    handle.tensor = tensor if tensor.is_leaf else tensor.detach()
+                    handle.version = tensor._version
+                    handle.sum = None
+                    append(_ref(handle))
+                    return handle
+                except Exception as error:      # once more
+                    if tried:
+                        raise
+                    tried.append(True)
+                    failed(error)
 
         seen: dict[Any, weakref.ref[Handle]] = {}
 
