@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent.h"
+#include "bench_churn.h"
 #include "boot.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -25,7 +25,6 @@
 #define TENSOR_BYTES 4096
 #define GRAIN 512 /* of the caching allocator */
 
-static uint64_t seed = 88172645463325252u;
 static uint64_t heap_top = UINT64_C(0x7f1200000000);
 static uint64_t forwarded;
 static _Atomic int on = 1;
@@ -67,22 +66,6 @@ void boot_event_locked(void)
 	(void)atomic_load(&on);
 }
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static void event(uint64_t address, int64_t bytes)
 {
 	const struct c10_device device = { .type = 1, .index = 0 };
@@ -98,17 +81,9 @@ static uint64_t allocate(void)
 	return heap_top;
 }
 
-static double churn(uint64_t *address, size_t live, size_t rounds)
+static void release(uint64_t address)
 {
-	double start = now();
-
-	for (size_t i = 0; i < rounds; i++) {
-		size_t k = next_random() % live;
-
-		event(address[k], -TENSOR_BYTES);
-		address[k] = allocate();
-	}
-	return (now() - start) / (2.0 * (double)rounds);
+	event(address, -TENSOR_BYTES);
 }
 
 /* Of several tries, the one that others on the machine disturbed least. */

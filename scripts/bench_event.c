@@ -12,38 +12,26 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "bench_churn.h"
 #include "ledger.h"
 #include "tape.h"
 
-static uint64_t seed = 88172645463325252u;
 static uint64_t heap_top = UINT64_C(0x7f1200000040);
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
-static uint64_t new_address(void)
+static uint64_t allocate(void)
 {
 	heap_top += 64 * (1 + next_random() % 64);
+	if (ledger_alloc(0, heap_top, 4096))
+		exit(EXIT_FAILURE);
 	return heap_top;
 }
 
-static double now(void)
+static void release(uint64_t address)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+	ledger_free(address);
 }
 
-/* Pages in memory now: ru_maxrss would be the parent's across exec. */
 /* By the pages themselves: the counters in statm lag behind by up to 64. */
 static long resident_bytes(void)
 {
@@ -60,29 +48,13 @@ static long resident_bytes(void)
 	return 1024 * kib;
 }
 
-static double churn(uint64_t *address, size_t live, size_t rounds)
-{
-	double start = now();
-
-	for (size_t i = 0; i < rounds; i++) {
-		size_t k = next_random() % live;
-
-		ledger_free(address[k]);
-		address[k] = new_address();
-		if (ledger_alloc(0, address[k], 4096))
-			return -1;
-	}
-	return (now() - start) / (2.0 * (double)rounds);
-}
-
 /* The memory that each of so many more allocations costs. */
 static double bytes_each(size_t more)
 {
 	long before = resident_bytes();
 
 	for (size_t k = 0; k < more; k++)
-		if (ledger_alloc(0, new_address(), 4096))
-			return -1;
+		allocate();
 	return (double)(resident_bytes() - before) / (double)more;
 }
 
@@ -94,11 +66,8 @@ int main(int argc, char **argv)
 
 	if (!address)
 		return EXIT_FAILURE;
-	for (size_t k = 0; k < live; k++) {
-		address[k] = new_address();
-		if (ledger_alloc(0, address[k], 4096))
-			return EXIT_FAILURE;
-	}
+	for (size_t k = 0; k < live; k++)
+		address[k] = allocate();
 	printf("live allocations     %zu\n", live);
 	printf("ns an event          %.1f\n", churn(address, live, rounds));
 	ledger_tape_begin(0);

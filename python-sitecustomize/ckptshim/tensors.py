@@ -14,8 +14,8 @@ _DEPTH = 8
 
 # Steps that run over many tensors without bytecode for each.
 _base = torch._C.TensorBase
-storage = _storage = _base.untyped_storage
-pointer = _base.data_ptr
+storage_of = _base.untyped_storage
+pointer_of = _base.data_ptr
 _data_ptr = torch.UntypedStorage.data_ptr
 _nbytes = operator.attrgetter("nbytes")
 _shape = operator.attrgetter("shape")
@@ -62,7 +62,7 @@ def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     """The storages of tensors."""
     tensors = [*tensors]
     try:
-        return {*map(_data_ptr, map(_storage, tensors))}
+        return starts(map(storage_of, tensors))
     except (RuntimeError, NotImplementedError):
         return {*map(address, tensors)}
 

@@ -219,14 +219,14 @@ class Memory:
     __slots__ = ("storages", "_tensors", "_pointers", "_layouts")
 
     def __init__(self, plan: Plan, tensors: list[torch.Tensor]) -> None:
-        self.storages = [*map(storages.storage, tensors)]
+        self.storages = [*map(storages.storage_of, tensors)]
         self._tensors = tensors
-        self._pointers = [*map(storages.pointer, tensors)]
+        self._pointers = [*map(storages.pointer_of, tensors)]
         self._layouts = plan.lie(tensors, self._pointers)
 
     def enter(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Let the tensors lie there; those that lay elsewhere, and how they did."""
-        now = [*map(storages.pointer, self._tensors)]
+        now = [*map(storages.pointer_of, self._tensors)]
         if now == self._pointers:
             return []
         moved = []
@@ -334,12 +334,11 @@ class Tree:
 
     def addresses(self) -> set[int]:
         """The storages of the parameters and buffers."""
-        found = [] if self.memory is not None else self.solid
+        found = (storages.addresses(self.solid) if self.memory is None
+                 else storages.starts(self.memory.storages))
         for script in self.plan.scripted:
-            found = found + script.parameters()
-        if self.memory is None:
-            return storages.addresses(found)
-        return storages.starts(self.memory.storages) | storages.addresses(found)
+            found |= storages.addresses(script.parameters())
+        return found
 
     def put(self) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
         """Make the modules what they were. Writes only what differs.

@@ -3,7 +3,6 @@
     python loops.py NAME --steps 8 --out digests.json
 """
 
-import argparse
 import hashlib
 import inspect
 import io
@@ -13,7 +12,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from models import Block, Record, gpt, seed, write
+from models import Block, command, gpt
 
 WIDTH = 64
 
@@ -210,23 +209,5 @@ LOOPS = {f.__name__: f for f in (
     looking)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=sorted(LOOPS))
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--out", metavar="FILE")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    seed()
-    record = Record()
-    LOOPS[options.name](options.steps, record)
-    record.random_streams()
-    print(f"{options.name}: {options.steps} steps, "
-          f"{len(record.values)} values")
-    if options.out:
-        write(options.out, record, [])
-
-
 if __name__ == "__main__":
-    main()
+    command(LOOPS, __doc__)

@@ -304,6 +304,26 @@ def write(path, record, times):
         json.dump({"digests": record.values, "step_ms": times}, out, indent=1)
 
 
+def command(jobs, text):
+    """The command line of a script of jobs, by name: functions of the number of
+    steps and the record.
+    """
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("name", choices=sorted(jobs))
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--out", metavar="FILE")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    seed()
+    record = Record()
+    jobs[options.name](options.steps, record)
+    record.random_streams()
+    print(f"{options.name}: {options.steps} steps, {len(record.values)} values")
+    if options.out:
+        write(options.out, record, [])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=sorted(MODELS))

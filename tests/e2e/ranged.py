@@ -3,14 +3,14 @@
     python ranged.py NAME --steps 6 --out digests.json
 """
 
-import argparse
 import contextlib
+import functools
 
 import nvtx
 import torch
 import torch.nn as nn
 
-from models import Block, Record, seed, write
+from models import Block, command
 
 WIDTH = 64
 LAYERS = 6
@@ -161,24 +161,7 @@ def train(name, steps, record):
         optimizer.step()
         del loss
     record.weights(model)
-    record.random_streams()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=sorted(JOBS))
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--out", metavar="FILE")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    seed()
-    record = Record()
-    train(options.name, options.steps, record)
-    print(f"{options.name}: {options.steps} steps, {len(record.values)} values")
-    if options.out:
-        write(options.out, record, [])
 
 
 if __name__ == "__main__":
-    main()
+    command({name: functools.partial(train, name) for name in JOBS}, __doc__)

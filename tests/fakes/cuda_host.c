@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "steps.h"
+
 #define ALLOCATIONS 32
 
 static void *library;
@@ -76,13 +78,6 @@ static void print_books(void)
 		       count("ckptagent_outside", device));
 }
 
-static const char *value(const char *step, const char *name)
-{
-	size_t n = strlen(name);
-
-	return strncmp(step, name, n) ? NULL : step + n;
-}
-
 static void step(const char *name)
 {
 	const char *word;
@@ -115,8 +110,6 @@ static void step(const char *name)
 
 int main(int argc, char **argv)
 {
-	setvbuf(stdout, NULL, _IONBF, 0);
-	for (int i = 1; i < argc; i++)
-		step(argv[i]);
+	take_steps(argc, argv);
 	return EXIT_SUCCESS;
 }

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "steps.h"
+
 #define REGIONS 64
 
 static void *library;
@@ -112,13 +114,6 @@ static void in_child(void)
 	exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 }
 
-static const char *value(const char *step, const char *name)
-{
-	size_t n = strlen(name);
-
-	return strncmp(step, name, n) ? NULL : step + n;
-}
-
 static void step_with_value(const char *name)
 {
 	const char *word;
@@ -161,8 +156,6 @@ static void step(const char *name)
 
 int main(int argc, char **argv)
 {
-	setvbuf(stdout, NULL, _IONBF, 0);
-	for (int i = 1; i < argc; i++)
-		step(argv[i]);
+	take_steps(argc, argv);
 	return EXIT_SUCCESS;
 }
