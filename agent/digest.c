@@ -27,29 +27,61 @@ static void start(struct state *state)
 	state->lines = 0;
 }
 
-/* The inner loops have fixed bounds for the compiler to make vectors of. */
-static void take_lines(uint64_t lane[DIGEST_LANES], const char *data,
-		       uint64_t lines)
-{
-	uint64_t local[DIGEST_LANES], word[DIGEST_LANES];
+/* Four lanes; where vectors are narrower, the compiler makes two of each. */
+typedef uint64_t lanes __attribute__((vector_size(32)));
 
-	memcpy(local, lane, sizeof(local));
+static inline __attribute__((always_inline)) void
+take_lines(uint64_t lane[DIGEST_LANES], const char *data, uint64_t lines)
+{
+	lanes low, high, word;
+
+	memcpy(&low, lane, sizeof(low));
+	memcpy(&high, lane + 4, sizeof(high));
 	for (; lines > 0; lines--, data += DIGEST_LINE) {
-		memcpy(word, data, DIGEST_LINE);
-		for (int j = 0; j < DIGEST_LANES; j++)
-			local[j] = (local[j] << 23 | local[j] >> 41) + word[j];
+		memcpy(&word, data, sizeof(word));
+		low = (low << 23 | low >> 41) + word;
+		memcpy(&word, data + sizeof(word), sizeof(word));
+		high = (high << 23 | high >> 41) + word;
 	}
-	memcpy(lane, local, sizeof(local));
+	memcpy(lane, &low, sizeof(low));
+	memcpy(lane + 4, &high, sizeof(high));
 }
+
+static void take_by_any(uint64_t *lane, const char *data, uint64_t lines)
+{
+	take_lines(lane, data, lines);
+}
+
+#if defined(__x86_64__) && !defined(DIGEST_BY_ANY)
+__attribute__((target("avx2"))) static void
+take_by_avx2(uint64_t *lane, const char *data, uint64_t lines)
+{
+	take_lines(lane, data, lines);
+}
+
+static bool has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+#else
+#define take_by_avx2 take_by_any
+
+static bool has_avx2(void)
+{
+	return false;
+}
+#endif
 
 static void take(struct state *state, const char *data, uint64_t lines)
 {
+	bool avx2 = has_avx2();
+
 	while (lines > 0) {
 		uint64_t n = DIGEST_GROUP - state->lines % DIGEST_GROUP;
 
 		if (n > lines)
 			n = lines;
-		take_lines(state->lane, data, n);
+		(avx2 ? take_by_avx2 : take_by_any)(state->lane, data, n);
 		data += n * DIGEST_LINE;
 		lines -= n;
 		state->lines += n;
@@ -127,6 +159,13 @@ struct walk {
 static void walk_take(struct walk *walk, const char *data, uint64_t bytes)
 {
 	walk->bytes += bytes;
+	if (!walk->filled) {
+		uint64_t whole = bytes - bytes % DIGEST_LINE;
+
+		take(&walk->state, data, whole / DIGEST_LINE);
+		data += whole;
+		bytes -= whole;
+	}
 	while (bytes > 0) {
 		uint64_t n = GROUP_BYTES - walk->filled;
 

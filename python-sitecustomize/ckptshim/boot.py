@@ -9,7 +9,7 @@ from typing import Optional
 
 import torch
 
-from . import compilers, device, discover
+from . import compilers, device, digest, discover
 from .bridge import Agent, Planner
 from .controller import Controller
 from .events import Events
@@ -42,6 +42,7 @@ class Session:
     def start(self) -> None:
         """Begin to watch; write at exit; start afresh in forked children."""
         compilers.hide()
+        digest.of_memory = self.controller.agent.digest
         self.roots.install()
         atexit.register(self.report.at_exit)
         os.register_at_fork(after_in_child=self._after_fork)

@@ -196,6 +196,10 @@ class Agent:
         digests(n, start, start + 8 * n, stride, start + 16 * n)
         return words[2 * n:].tolist()
 
+    def digest(self, address: int, size: int, stride: int) -> int:
+        """The 64-bit digest of one range of memory (a probe with a stride)."""
+        return self.digests([address], [size], stride)[0]
+
     def digest_strided(self, address: int, itemsize: int, sizes: Sequence[int],
                        strides: Sequence[int]) -> int:
         """The digest of a strided tensor's elements in index order."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
 from . import structures
 
-_EXACT = 1 << 20            # bytes: smaller contents are kept whole
-_CHUNK = 512                # words of eight bytes that are summed together
-_BUDGET = 64 << 20          # bytes a look reads in full; beyond, one chunk in 16
+_BUDGET = 256 << 20         # bytes a look reads in full
+_SPARSE = 1 << 10           # beyond, a line of 64 bytes in so many
+_ARRAY = 8 << 20            # bytes of a NumPy array: larger ones are not read
 _MISSING = object()
+
+
+def _copied(address: int, size: int, stride: int) -> Any:
+    return ctypes.string_at(address, size)
+
+
+# What stands for the contents of memory (address, bytes, stride; 0: all of it). The
+# session has the agent digest them; without an agent they are copied.
+of_memory: Callable[[int, int, int], Any] = _copied
 
 
 class Budget:
@@ -25,46 +33,29 @@ class Budget:
         self.left = _BUDGET
 
     def stride(self, size: int) -> int:
-        """1 to read every chunk of size bytes, more to skip some."""
+        """0 to read all of size bytes, more to skip some."""
         self.left -= size
-        return 1 if self.left >= 0 else 16
+        return 0 if self.left >= 0 else _SPARSE
 
 
-class _Memory:
-    """Memory as NumPy reads it, without a copy."""
-
-    def __init__(self, address: int, words: int) -> None:
-        self.__array_interface__ = {"data": (address, True), "shape": (words,),
-                                    "typestr": "<u8", "version": 3}
-
-
-def of_memory(address: int, size: int, stride: int = 1) -> Any:
-    """The bytes themselves if they are few, else sums of every chunk's words."""
-    if size <= _EXACT:
-        return ctypes.string_at(address, size)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or address % 8:
-        return ctypes.string_at(address, size)
-    rows = size // (8 * _CHUNK)
-    words = numpy.asarray(_Memory(address, rows * _CHUNK)).reshape(rows, _CHUNK)
-    tail = 8 * _CHUNK * rows
-    return (words[::stride].sum(axis=1).tobytes(),
-            ctypes.string_at(address + tail, size - tail))
-
-
-def of_tensor(tensor: torch.Tensor, budget: Budget) -> Any:
-    """Its contents; None if they cannot be read cheaply."""
+def _readable(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor whose contents can be read cheaply; 0 for others."""
     if (not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_nested
             or tensor.is_quantized):
-        return None
+        return 0
     if not tensor.is_contiguous() and not _fills(tensor):
-        return None
+        return 0
+    return tensor.numel() * tensor.element_size()
+
+
+def of_tensor(tensor: torch.Tensor, stride: int = 0) -> Any:
+    """Its contents; None if they cannot be read cheaply."""
+    size = _readable(tensor)
     try:
-        address = tensor.data_ptr()
+        address = tensor.data_ptr() if size else 0
     except RuntimeError:                # a subclass without memory
         return None
-    size = tensor.numel() * tensor.element_size()
-    return of_memory(address, size, budget.stride(size)) if address else None
+    return of_memory(address, size, stride) if address else None
 
 
 def _fills(tensor: torch.Tensor) -> bool:
@@ -77,27 +68,28 @@ def of_array(array: Any) -> Any:
     """The contents of a NumPy array; the objects themselves if it holds objects."""
     if array.dtype.hasobject:
         return list(array.flat) if array.size < 4096 else None
-    return array.tobytes() if array.nbytes <= 8 * _EXACT else None
+    return array.tobytes() if array.nbytes <= _ARRAY else None
 
 
 class TensorState:
     """What shows that a tensor was written to or reshaped."""
 
-    __slots__ = ("version", "form", "contents", "gradient", "attributes")
+    __slots__ = ("version", "form", "stride", "contents", "gradient", "attributes")
 
     def __init__(self, tensor: torch.Tensor, budget: Budget, read: bool = True) -> None:
         self.version = _version(tensor)
         self.form = _form(tensor)
-        self.contents = of_tensor(tensor, budget) if read else None
+        self.stride = budget.stride(_readable(tensor)) if read else 0
+        self.contents = of_tensor(tensor, self.stride) if read else None
         self.gradient = _gradient(tensor)
         self.attributes = dict(tensor.__dict__)
 
-    def written(self, tensor: torch.Tensor, budget: Budget) -> bool:
+    def written(self, tensor: torch.Tensor) -> bool:
         """Whether its elements were written to or it became another tensor."""
         if _version(tensor) != self.version or _form(tensor) != self.form:
             return True
         return (self.contents is not None
-                and of_tensor(tensor, budget) != self.contents)
+                and of_tensor(tensor, self.stride) != self.contents)
 
     def dressed(self, tensor: torch.Tensor) -> bool:
         """Whether its gradient or an attribute on it changed."""
@@ -145,8 +137,8 @@ def same(a: Any, b: Any) -> bool:
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     if _form(a) != _form(b) or a.grad_fn is not None or b.grad_fn is not None:
         return False
-    before = of_tensor(a, Budget())
-    return before is not None and before == of_tensor(b, Budget())
+    before = of_tensor(a)
+    return before is not None and before == of_tensor(b)
 
 
 def same_dict(a: dict[Any, Any], b: dict[Any, Any]) -> bool:

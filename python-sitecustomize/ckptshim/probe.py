@@ -131,7 +131,7 @@ class Look:
         if any([_first_run(script) for script in scripts + self._watch.scripts]):
             self._find("global_effect", "TorchScript specialises in its first runs")
         for part in self._parts:
-            for reason, what in part.changes(self._watch.budget, self.changing):
+            for reason, what in part.changes(self.changing):
                 self._find(reason, what)
         for origin, path, value in self._watch.changes():
             if origin == ARGUMENT and self._is_spared(value):
@@ -207,8 +207,7 @@ class _Part:
             watch.see(list(table.values()), GLOBAL, f"a hook on {self.prefix[:-1]}")
         watch.see(type(self.module), GLOBAL, type(self.module).__qualname__)
 
-    def changes(self, budget: digest.Budget,
-                changing: set[str]) -> list[tuple[str, str]]:
+    def changes(self, changing: set[str]) -> list[tuple[str, str]]:
         """Reasons and details of what a note would not put back.
 
         Adds to changing the buffers that were written to.
@@ -218,7 +217,7 @@ class _Part:
         for key, state in self.states.items():
             tensor = self.parameters[key]
             assert tensor is not None
-            if state.written(tensor, budget) or state.dressed(tensor):
+            if state.written(tensor) or state.dressed(tensor):
                 found.append(("mutates_parameters", self.prefix + key))
         for key, (version, held) in self.contents.items():
             tensor = self.buffers[key]

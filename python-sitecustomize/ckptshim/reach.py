@@ -94,14 +94,13 @@ def _bytes(watch: "Watch", value: Any, origin: str, path: str) -> None:
 def _tensor(watch: "Watch", value: Any, origin: str, path: str) -> None:
     read = origin != GLOBAL or value.numel() <= 1 << 16
     state = digest.TensorState(value, watch.budget, read)
-    watch.record(_same_tensor, value, (state, watch.budget), origin, f"tensor {path}")
+    watch.record(_same_tensor, value, state, origin, f"tensor {path}")
     for item in state.attributes.values():
         watch.push(item, origin, path)
 
 
-def _same_tensor(value: Any, held: Any) -> bool:
-    state, budget = held
-    return not state.written(value, budget) and not state.dressed(value)
+def _same_tensor(value: Any, state: digest.TensorState) -> bool:
+    return not state.written(value) and not state.dressed(value)
 
 
 def _ndarray(watch: "Watch", value: Any, origin: str, path: str) -> None:

@@ -1,10 +1,10 @@
 """Digests of saved tensors: what tells a recompute from its forward.
 
 Small tensors are digested together when the forward is over, by the agent. A
-large one is read the moment autograd saves it, while it is in the caches, and
-with all of torch's threads: each line of 512 bytes becomes the sum of its words
-of 64 bits, and the sums are digested. Sums of integers are exact, so any number
-of threads finds the same.
+large one is read the moment autograd saves it, while it is in the caches. Where
+that would take long, it is read with all of torch's threads: each line of 512
+bytes becomes the sum of its words of 64 bits, and the sums are digested. Sums of
+integers are exact, so any number of threads finds the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .bridge import Agent
 
 LARGE = 1 << 16             # bytes
+_SHARED = 1 << 22           # bytes that are worth all threads
 _WORDS = 64                 # to a line
 _LINE = 8 * _WORDS
 _CHUNK = 1 << 26            # bytes of a tensor that are read at once
@@ -161,6 +162,8 @@ class Digester:
         if (_function_modes() or _dispatch_modes() or not tensor.is_cpu
                 or not tensors.droppable(tensor)):
             return None
+        if tensor.nbytes < _SHARED:
+            return self._together([tensor], 0)[0]
         with torch.no_grad():
             tensor = tensors.raw_view(tensor)
             if tensors.dense_range(tensor) is not None:

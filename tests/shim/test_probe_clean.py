@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
+from ckptshim import digest
 from ckptshim.probe import Look
 from ckptshim.tracer import unwatched
 from test_probe_effects import Block, Registry, look
@@ -283,6 +284,20 @@ def test_a_compiled_child_met_under_a_look_is_compiled_once():
     look(block, x)
     assert torch.equal(block(x), block[1](inner(x)))
     assert len(graphs) == 1
+
+
+def test_parameters_beyond_what_a_look_reads_in_full_are_clean(monkeypatch):
+    memory = digest.of_memory
+    monkeypatch.setattr(digest, "_BUDGET", 1 << 20)
+    monkeypatch.setattr(digest, "of_memory", lambda address, size, stride: (
+        stride, memory(address, size, stride)))
+    block = nn.Sequential(*(nn.Linear(512, 400) for _ in range(2)))
+    with Look(block, nn.Sequential.forward, (), {}) as watched:
+        pass
+    assert watched.verdict() is None
+    with Look(block, nn.Sequential.forward, (), {}) as watched:
+        block[1].weight.data.zero_()
+    assert watched.verdict() == "mutates_parameters"
 
 
 def test_a_look_keeps_nothing_alive():
