@@ -100,7 +100,7 @@ static int start_shim(void)
 
 /*
  * 0, with the exception that was pending before pending again; or -1 with an
- * interrupt of the job's pending.
+ * exception of the job's pending.
  */
 static int start(void)
 {

@@ -103,6 +103,13 @@ static void *namespace(const struct python *python, const char *path,
 	return NULL;
 }
 
+static bool is_set(const struct python *python, void *names, const char *name)
+{
+	void *value = names ? python->PyDict_GetItemString(names, name) : NULL;
+
+	return value && python->PyObject_IsTrue(value) == 1;
+}
+
 /* 0 or 1 as python_run(), -1 with an exception pending. */
 static int run(const struct python *python, void *names)
 {
@@ -110,18 +117,16 @@ static int run(const struct python *python, void *names)
 					      FILE_INPUT);
 	void *result = code ? python->PyEval_EvalCode(code, names, names) :
 			      NULL;
-	void *again;
 
 	python->Py_DecRef(code);
 	if (!result)
 		return -1;
 	python->Py_DecRef(result);
-	again = python->PyDict_GetItemString(names, "ckptagent_again");
-	return again && python->PyObject_IsTrue(again) == 1;
+	return is_set(python, names, "ckptagent_again");
 }
 
-/* The pending exception as one line, and gone unless it is an interrupt. */
-static void explain(const struct python *python, char *why,
+/* The pending exception as one line, and gone unless it is for the job. */
+static void explain(const struct python *python, void *names, char *why,
 		    unsigned long why_size)
 {
 	void *type = NULL, *value = NULL, *traceback = NULL, *text;
@@ -135,8 +140,10 @@ static void explain(const struct python *python, char *why,
 	python->PyErr_Clear();
 	python->Py_DecRef(text);
 	python->Py_DecRef(traceback);
-	if (type && python->PyErr_GivenExceptionMatches(
-			    type, *python->PyExc_KeyboardInterrupt)) {
+	if (type &&
+	    (is_set(python, names, "ckptagent_raised") ||
+	     python->PyErr_GivenExceptionMatches(
+		     type, *python->PyExc_KeyboardInterrupt))) {
 		python->PyErr_Restore(type, value, NULL);
 		return;
 	}
@@ -150,8 +157,8 @@ int python_run(const struct python *python, const char *path,
 	void *names = namespace(python, path, library);
 	int result = names ? run(python, names) : -1;
 
-	python->Py_DecRef(names);
 	if (result < 0)
-		explain(python, why, why_size);
+		explain(python, names, why, why_size);
+	python->Py_DecRef(names);
 	return result;
 }

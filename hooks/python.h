@@ -63,8 +63,8 @@ bool python_has_torch(const struct python *python);
  * Run the file `path` in a namespace of its own, in which the name
  * __ckptagent_library__ is `library`. The caller holds the lock. 0; 1: the file
  * asks to be run again later (it set ckptagent_again); -1: it failed, and `why`
- * holds one line. An exception is left pending only if it is an interrupt that
- * arrived meanwhile: it was meant for the job.
+ * holds one line. An exception is left pending only if it was meant for the job: an
+ * interrupt that arrived meanwhile, or what the file calls so (ckptagent_raised).
  */
 int python_run(const struct python *python, const char *path,
 	       const char *library, char *why, unsigned long why_size);

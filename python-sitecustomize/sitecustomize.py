@@ -3,13 +3,14 @@
 The preloaded library runs this file once torch allocates, with
 ``__ckptagent_library__`` set. It also works in the ordinary way, as the
 ``sitecustomize`` of a PYTHONPATH: it then runs the one that it hides, and the
-library does the rest. ``ckptagent_again`` tells the library to come back later.
+library does the rest. ``ckptagent_again`` tells the library to come back later,
+``ckptagent_raised`` that what was raised here is for the job.
 """
 
 import os
 import sys
 
-ckptagent_again = False
+ckptagent_again = ckptagent_raised = False
 
 
 def _torch_is_imported():
@@ -32,6 +33,15 @@ def _package():
     return importlib.import_module("ckptshim.boot")
 
 
+def _is_the_jobs(error):
+    """Whether a signal handler of the job raised it while this was running."""
+    try:
+        from ckptshim.interrupts import is_the_jobs
+    except Exception:       # what is broken here has raised the error, too
+        return False
+    return is_the_jobs(error)
+
+
 def _chain():
     """Run the sitecustomize that this one hides."""
     import importlib.machinery
@@ -51,4 +61,8 @@ if "__ckptagent_library__" not in globals():
 elif not _torch_is_imported():
     ckptagent_again = True
 elif "ckptshim" not in sys.modules:
-    _package().start(globals()["__ckptagent_library__"])
+    try:
+        _package().start(globals()["__ckptagent_library__"])
+    except BaseException as error:
+        ckptagent_raised = _is_the_jobs(error)
+        raise

@@ -6,9 +6,9 @@ how much they differ is the noise. Everything is repeated with new processes,
 because where a process lies in memory alone can change its speed by percents. Of
 what CKPT_PROOF costs, one process tells alone, which changes it at every step.
 
-As a program this is the job: it takes a step for each line of its input, under the
-CKPT_PROOF that the line names, if any, and prints the milliseconds of the processor
-that the step took.
+As a program this is the job, of the model that it is told: it takes a step for each
+line of its input, under the CKPT_PROOF that the line names, if any, and prints the
+milliseconds of the processor that the step took.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ import sys
 import tempfile
 import time
 
-MODEL = "gpt"
+MODEL, WIDE = "gpt", "wide_gpt"
 PROOF, PROOFS = "proof", ("always", "first")
 WARM = 5
 GENERATIONS, ROUNDS = 6, 16
 QUICK_GENERATIONS, QUICK_ROUNDS = 2, 8
+WIDE_GENERATIONS, WIDE_ROUNDS = 2, 6
 LIMIT, PROOF_LIMIT = 0.01, 0.015
 
 
-def job_main(folder):
+def job_main(folder, name):
     sys.path.insert(0, folder)
     import torch
 
     import models
     torch.set_num_threads(1)
     models.seed()
-    model, args, kwargs = models.MODELS[MODEL]()
+    model, args, kwargs = models.JOBS[name]()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for line in sys.stdin:
         if line.strip():
@@ -54,13 +55,13 @@ def job_main(folder):
 class Worker:
     """One process that takes a step when told to."""
 
-    def __init__(self, job, settings, folder):
+    def __init__(self, job, model, settings, folder):
         if settings is not None:
             settings = {"LD_PRELOAD": str(job.built("libckptagent.so")),
                         "CKPT_OUT": str(folder), "CKPT_LOG": "error",
                         **settings}
         self.process = subprocess.Popen(
-            [sys.executable, __file__, str(job.HERE)], text=True,
+            [sys.executable, __file__, str(job.HERE), model], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=job.environment(**(settings or {})))
 
@@ -84,13 +85,12 @@ def variants(budget):
     }
 
 
-def generation(job, budget, rounds):
+def generation(job, model, settings, rounds):
     """Name -> the milliseconds of each round, all taking turns."""
     times = {}
     with tempfile.TemporaryDirectory(prefix="ckpt-bench-") as folder:
-        workers = {
-            name: Worker(job, settings, pathlib.Path(folder) / name)
-            for name, settings in variants(budget).items()}
+        workers = {name: Worker(job, model, given, pathlib.Path(folder) / name)
+                   for name, given in settings.items()}
         for count in range(WARM + rounds):
             turns = [(name, "") for name in workers if name != PROOF]
             turns += [(PROOF, proof) for proof in PROOFS]
@@ -111,39 +111,51 @@ def excess(times, name, against):
         zip(times[name], times[against], strict=True)) - 1
 
 
-def middle_budget(job):
+def middle_budget(job, model):
     def peak(budget):
-        done = job.run([job.HERE / "models.py", MODEL, "--steps", "4"], budget)
+        done = job.run([job.HERE / "models.py", model, "--steps", "4"], budget)
         return done.report
     floor = peak("min")["floor_bytes"]
     return str((floor + peak("max")["peak_bytes"]["last"]) // 2)
 
 
+def small_generations(job, quick):
+    settings = variants(middle_budget(job, MODEL))
+    return [generation(job, MODEL, settings, QUICK_ROUNDS if quick else ROUNDS)
+            for _ in range(QUICK_GENERATIONS if quick else GENERATIONS)]
+
+
+def wide_generations(job):
+    settings = {PROOF: {"CKPT_BUDGET": middle_budget(job, WIDE)}}
+    return [generation(job, WIDE, settings, WIDE_ROUNDS)
+            for _ in range(WIDE_GENERATIONS)]
+
+
 def measure(quick):
     import job
     from bench_figure import Figure
-    budget = middle_budget(job)
-    generations = [
-        generation(job, budget, QUICK_ROUNDS if quick else ROUNDS)
-        for _ in range(QUICK_GENERATIONS if quick else GENERATIONS)]
+    small = small_generations(job, quick)
+    noise = max(abs(excess(times, "plain again", "plain")) for times in small)
 
-    def figure(name, what, against, limit):
+    def figure(name, generations, what, against, limit, doubt=""):
         found = [excess(times, what, against) for times in generations]
         value = statistics.mean(found)
-        return Figure(name, f"<= {100 * limit:g} % of a step",
-                      f"{value:+.2%} (noise {noise:.2%})", value <= limit,
-                      {"each": found, "noise": noise})
+        return Figure(name, f"<= {100 * limit:g} % of a step", f"{value:+.2%}{doubt}",
+                      value <= limit, {"each": found, "noise": noise})
 
-    noise = max(abs(excess(times, "plain again", "plain"))
-                for times in generations)
-    return [
-        figure("agent loaded, no budget", "no budget", "plain", LIMIT),
-        figure("agent loaded, budget above need", "budget above need",
-               "plain", LIMIT),
-        figure("CKPT_PROOF=always against first", *PROOFS, PROOF_LIMIT),
-    ], {"step_ms": statistics.median(
-        took for times in generations for took in times["plain"])}
+    doubt = f" (noise {noise:.2%})"
+    always = "CKPT_PROOF=always against first"
+    figures = [
+        figure("agent loaded, no budget", small, "no budget", "plain", LIMIT, doubt),
+        figure("agent loaded, budget above need", small, "budget above need", "plain",
+               LIMIT, doubt),
+        figure(f"{always}, width 128", small, *PROOFS, PROOF_LIMIT)]
+    if not quick:
+        figures.append(figure(f"{always}, width 768", wide_generations(job), *PROOFS,
+                              PROOF_LIMIT))
+    return figures, {"step_ms": statistics.median(
+        took for times in small for took in times["plain"])}
 
 
 if __name__ == "__main__":
-    job_main(sys.argv[1])
+    job_main(*sys.argv[1:])

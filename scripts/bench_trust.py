@@ -2,7 +2,7 @@
 and whether each rank of a distributed job has the peak that its plan predicts.
 
 As a program this is the job: `plain`, `proof` and `by_hand` print the milliseconds
-of three steps, `rank` is one of the ranks of torchrun.
+of three steps of a model, `rank` is one of the ranks of torchrun.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import statistics
 import sys
 import time
 
-REPEATS, QUICK_REPEATS = 9, 3
+MODEL, WIDE = "gpt", "wide_gpt"
+REPEATS, QUICK_REPEATS, WIDE_REPEATS = 9, 3, 3
 PROOF_LIMIT = 0.10
 MEMORY_MIB = 8
 RANKS, RANK_STEPS, PEAK_LIMIT = 2, 6, 0.001
@@ -35,7 +36,7 @@ def start_torch():
         F.cross_entropy(y.flatten(0, 1), torch.zeros(768, dtype=torch.long)).backward()
 
 
-def first_steps(by_hand):
+def first_steps(name, by_hand):
     import torch
     from torch import nn
     from torch.utils.checkpoint import checkpoint
@@ -52,7 +53,7 @@ def first_steps(by_hand):
 
     torch.set_num_threads(1)
     models.seed()
-    model, args, kwargs = models.MODELS["gpt"]()
+    model, args, kwargs = models.JOBS[name]()
     if by_hand:
         model.h = nn.ModuleList(map(ByHand, model.h))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -76,7 +77,7 @@ def rank():
     distributed.init_process_group("gloo")
     torch.set_num_threads(1)
     models.seed()
-    model, args, kwargs = models.MODELS["gpt"]()
+    model, args, kwargs = models.MODELS[MODEL]()
     model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(RANK_STEPS):
@@ -100,19 +101,19 @@ def middle_budget(job, argv, **settings):
     return (floor + max(r["peak_bytes"]["last"] for r in reports("max"))) // 2
 
 
-def measure_proof(job, repeats):
+def measure_proof(job, model, width, repeats):
     """The first iteration, in which every block is proven, against the same with
     torch.utils.checkpoint on every block: what is beyond the recomputes.
     """
     from bench_figure import Figure
     folder = {"PYTHONPATH": str(job.HERE)}
-    budget = middle_budget(job, [__file__, "proof"], **folder)
+    budget = middle_budget(job, [__file__, "proof", model], **folder)
     first = {"proof": [], "by_hand": [], "plain": []}
     steps = []
     for _ in range(repeats):
         for what in first:
             agent = what == "proof"
-            done = job.run([__file__, what], budget if agent else None, agent=agent,
+            done = job.run([__file__, what, model], budget if agent else None, agent=agent,
                            out=False, **folder)
             if done.status:
                 raise job.JobError(done.stderr[-300:])
@@ -128,7 +129,7 @@ def measure_proof(job, repeats):
     print(f"  first iteration {min(first['proof']):.0f} ms with {proven} blocks "
           f"proven, {min(first['by_hand']):.0f} ms with every block checkpointed by "
           f"hand; a plain step {step:.0f} ms")
-    return Figure("proof in the first iteration, beyond its recomputes",
+    return Figure(f"proof in the first iteration, width {width}",
                   f"<= {100 * PROOF_LIMIT:g} % of a step", f"{share:+.1%}",
                   share <= PROOF_LIMIT, first)
 
@@ -176,12 +177,14 @@ def measure_ranks(job):
 def measure(quick):
     import job
     repeats = QUICK_REPEATS if quick else REPEATS
-    return [measure_proof(job, repeats), measure_memory(job, repeats),
-            measure_ranks(job)], {}
+    proofs = [measure_proof(job, MODEL, 128, repeats)]
+    if not quick:
+        proofs.append(measure_proof(job, WIDE, 768, WIDE_REPEATS))
+    return [*proofs, measure_memory(job, repeats), measure_ranks(job)], {}
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "rank":
         rank()
     else:
-        first_steps(by_hand=sys.argv[1] == "by_hand")
+        first_steps(sys.argv[2], by_hand=sys.argv[1] == "by_hand")

@@ -133,3 +133,44 @@ def test_a_launcher_that_never_trains_writes_no_report(tmp_path, plain):
     reports = sorted(path.stem[4:] for path in tmp_path.glob("out/run.*.json"))
     assert len(ranks) == 2 and reports == ranks
     assert done.stdout.count(plain.strip()) == 2
+
+
+INTERRUPTED = """
+import signal, sys
+
+class Timeout(Exception):
+    pass
+
+def handler(*_):
+    raise {raised}
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == "ckptshim.{module}":
+            sys.meta_path.remove(Finder)
+            signal.raise_signal(signal.SIGUSR1)
+
+signal.signal(signal.SIGUSR1, handler)
+sys.meta_path.insert(0, Finder)
+try:
+    import torch
+    for _ in range(100):
+        torch.zeros(1)
+    print("not raised")
+except Timeout:
+    print("raised")
+"""
+
+
+@pytest.mark.parametrize("module", ["boot", "interrupts", "steps"])
+def test_what_a_handler_raises_in_the_start_of_the_shim_is_the_jobs(module, plain):
+    script = INTERRUPTED.format(module=module, raised="Timeout()")
+    out, status, lines = under([sys.executable, "-c", script + SCRIPT])
+    assert (out, status, len(lines)) == (f"raised\n{plain}", 0, 2)
+    assert "the shim did not start: Timeout()" in lines[0]
+
+
+def test_a_handler_that_exits_in_the_start_of_the_shim_ends_the_job():
+    script = INTERRUPTED.format(module="steps", raised="SystemExit(7)")
+    out, status, lines = under([sys.executable, "-c", script + SCRIPT])
+    assert (out, status) == ("", 7)
