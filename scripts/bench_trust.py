@@ -113,8 +113,8 @@ def measure_proof(job, model, width, repeats):
     for _ in range(repeats):
         for what in first:
             agent = what == "proof"
-            done = job.run([__file__, what, model], budget if agent else None, agent=agent,
-                           out=False, **folder)
+            done = job.run([__file__, what, model], budget if agent else None,
+                           agent=agent, out=False, **folder)
             if done.status:
                 raise job.JobError(done.stderr[-300:])
             times = json.loads(done.stdout)
