@@ -120,19 +120,42 @@ def test_an_embedded_python_that_ends_and_starts_again_runs_on(embedded, tmp_pat
 # ---- torchrun ----------------------------------------------------------------
 
 
-def test_a_launcher_that_never_trains_writes_no_report(tmp_path, plain):
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+            "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
+# Each with how many processes train.
+LAUNCHERS = {
+    "torchrun": (2, TORCHRUN),
+    "accelerate": (1, [sys.executable, "-m", "accelerate.commands.launch", "--cpu",
+                       "--num_processes=1", "--num_machines=1",
+                       "--mixed_precision=no", "--dynamo_backend=no",
+                       "--num_cpu_threads_per_process=1"]),
+    # As mpirun does it: processes with the launcher's environment and some more.
+    "a shell": (2, ["bash", "-c", "for RANK in 0 1; do export RANK; \"$0\" \"$1\" & "
+                    "done; wait", sys.executable]),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("how", ["preloaded", "ckptagent run"])
+def test_a_launcher_that_never_trains_writes_no_report(tmp_path, plain, how, launcher):
     """One file a rank, none of the launcher's."""
-    job = tmp_path / "job.py"
-    job.write_text(SCRIPT + "import os; open(f'{os.getpid()}.rank', 'w').close()")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-              "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0",
-              job]
-    done = run(launch, cwd=tmp_path, CKPT_BUDGET="min", CKPT_OUT=str(tmp_path / "out"))
+    if launcher == "accelerate":
+        pytest.importorskip("accelerate")
+    (tmp_path / "job.py").write_text(
+        SCRIPT + "import os; open(f'{os.getpid()}.rank', 'w').close()")
+    processes, words = LAUNCHERS[launcher]
+    launch = [*words, tmp_path / "job.py"]
+    if how == "preloaded":
+        done = run(launch, cwd=tmp_path, CKPT_BUDGET="min",
+                   CKPT_OUT=str(tmp_path / "out"))
+    else:
+        done = run([built("ckptagent"), "run", "--budget", "min", "--out",
+                    tmp_path / "out", "--", *launch], preload="", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     ranks = sorted(path.stem for path in tmp_path.glob("*.rank"))
     reports = sorted(path.stem[4:] for path in tmp_path.glob("out/run.*.json"))
-    assert len(ranks) == 2 and reports == ranks
-    assert done.stdout.count(plain.strip()) == 2
+    assert len(ranks) == processes and reports == ranks
+    assert done.stdout.count(plain.strip()) == processes
 
 
 INTERRUPTED = """
