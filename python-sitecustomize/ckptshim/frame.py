@@ -19,6 +19,7 @@ from .sums import LARGE, Digester, Digests, Sum, identity
 
 if TYPE_CHECKING:
     from .blocks import Call
+    from .device import Device
 
 _ref = weakref.ref
 
@@ -122,6 +123,10 @@ class Frame:
         return [h for r in self.handles
                 if (h := r()) is not None and (t := h.tensor) is not None
                 and tensors.address(t) not in outside and tensors.droppable(t)]
+
+    def is_on(self, device: "Device") -> bool:
+        """Whether it alone holds anything there."""
+        return any(h.tensor is not None and device.has(h.tensor) for h in self.own())
 
     def weigh(self, held: list[torch.Tensor]) -> None:
         """See whether the tensors that are recomputed and what they are computed
