@@ -200,6 +200,21 @@ def test_a_model_that_is_called_by_parts(phantom, extremes, tmp_path):
     predicted_right(tmp_path, peaks[-1])
 
 
+def test_a_device_that_turns_up_late(phantom, extremes, tmp_path):
+    """When a plan for the first one is in force."""
+    low, top = extremes[EVEN]
+    budget = (max(low) + min(top)) // 2
+    code = BY_HAND + """
+parameters = [*model.parameters()]
+result = steps(5, model.first, x, parameters) + steps(9, by_hand, x, parameters)
+"""
+    peaks, report, stderr = run(phantom, tmp_path, budget, code)
+    assert all(max(taken(now)) <= budget for now in peaks[-2:]), stderr
+    assert [e["detail"] for e in report["events"] if e["kind"] == "plan"][0].count(
+        " on cuda:") == 0
+    predicted_right(tmp_path, peaks[-1])
+
+
 def test_kinds_on_different_devices(phantom, extremes, tmp_path):
     """One iteration works on both, the next on the second one alone."""
     low, top = extremes[EVEN]
