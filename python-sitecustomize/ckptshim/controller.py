@@ -224,10 +224,14 @@ class Controller(Watcher):
         block.scope.changing |= look.changing
         block.scope.deep |= look.wants_copies
         block.scope.outside = look.outside
-        reason = look.verdict()
+        reason, detail = look.verdict(), look.detail
+        if reason is None and frame.inner and len(self.devices.now) > 1:
+            # Backward has a thread for each device. One that ran this again would
+            # wait for another, which may wait for what it recomputes.
+            reason, detail = "global_effect", "a backward, on several devices"
         if reason is None:
             return True
-        self._exclude(block, reason, look.detail)
+        self._exclude(block, reason, detail)
         return False
 
     def dropping(self, frame: Frame, held: list[Handle]) -> None:

@@ -27,7 +27,7 @@ _UNKNOWN = 0.25         # of the limit: what a first iteration may need at its e
 class _Local(threading.local):
     """What concerns the frame whose forward a thread runs."""
 
-    entry: tuple[int, ...] = ()     # live bytes of each device when it began
+    entry: list[int]    # live bytes of each device when it began
 
 
 class Devices:
@@ -152,7 +152,7 @@ class Devices:
 
     def block_begins(self) -> None:
         """A block's forward begins on this thread."""
-        self._local.entry = tuple(each.live() for each in self.now)
+        self._local.entry = [each.live() for each in self.now]
 
     def block_ends(self) -> None:
         """It has returned, and nothing is dropped yet."""

@@ -44,7 +44,8 @@ class Frame:
     """One call of a selected module whose saved tensors are in our hands."""
 
     __slots__ = ("call", "original", "module", "note", "handles", "state",
-                 "outside", "stride", "digests", "spilled", "light", "__weakref__")
+                 "outside", "stride", "digests", "spilled", "light", "inner",
+                 "__weakref__")
 
     def __init__(self, call: "Call", original: Any, module: torch.nn.Module) -> None:
         self.call = call
@@ -58,6 +59,7 @@ class Frame:
         self.digests: Optional[Digests] = None
         self.spilled: dict[int, SpilledTensor] = {}
         self.light = False
+        self.inner = False      # a backward ran in its forward
 
     def packer(self, failed: Callable[[Exception], None],
                digester: Optional[Digester] = None) -> Callable[[torch.Tensor], Handle]:

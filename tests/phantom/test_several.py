@@ -267,6 +267,40 @@ result = ids
                if b["class"] == "Strict") >= 4 * 3, stderr
 
 
+def test_a_backward_within_a_block_waits_for_nobody(phantom, tmp_path):
+    """Two branches, and blocks that need both devices' threads to be recomputed."""
+    code = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.here, self.there = Block(512, 1024).cuda(0), Block(512, 1024).cuda(1)
+    def forward(self, x):
+        z = x.detach().requires_grad_()
+        y = self.there(self.here(z).to("cuda:1"))
+        (g,) = torch.autograd.grad(y.mean(), z, create_graph=True)
+        return self.there((self.here(x) + g).to("cuda:1")).to("cuda:0")
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left = nn.ModuleList(Both() for _ in range(4))
+        self.right = nn.ModuleList(Both() for _ in range(4))
+        self.other = nn.ModuleList(Block(512, 512).cuda(1) for _ in range(4))
+    def forward(self, x):
+        y, z = x, x.to("cuda:1")
+        for left, right, other in zip(self.left, self.right, self.other):
+            x, y, z = left(x), right(y), other(z)
+        return x + y + z.to("cuda:0")
+steps(6, Branches(), x[:4])
+result = streams()
+"""
+    plain = phantom.run(MODEL + SPLIT + code, **TWO).result
+    now, report, stderr = run(phantom, tmp_path, "min", code)
+    assert now == plain
+    assert any("a backward, on several devices" in e["detail"]
+               for e in report["events"]), stderr
+    assert "other.0" in recomputed(report)
+
+
 def test_a_plan_file_is_for_the_devices_that_it_was_made_for(phantom, extremes,
                                                              tmp_path):
     low, top = extremes[EVEN]
