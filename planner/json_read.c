@@ -240,6 +240,14 @@ char *json_read_string_or_null(struct json_reader *reader, const json_t *object,
 	return json_read_string(reader, object, key);
 }
 
+char *json_read_string_or_none(struct json_reader *reader, const json_t *object,
+			       const char *key)
+{
+	if (!json_object_get(object, key))
+		return NULL;
+	return json_read_string(reader, object, key);
+}
+
 char *json_read_fingerprint(struct json_reader *reader, const json_t *object)
 {
 	char *text = json_read_string(reader, object, "fingerprint");

@@ -69,6 +69,9 @@ char *json_read_string(struct json_reader *reader, const json_t *object,
 /* The same, NULL for null too. */
 char *json_read_string_or_null(struct json_reader *reader, const json_t *object,
 			       const char *key);
+/* A copy too, NULL for a missing key. */
+char *json_read_string_or_none(struct json_reader *reader, const json_t *object,
+			       const char *key);
 /* The key "fingerprint": 16 hex digits. */
 char *json_read_fingerprint(struct json_reader *reader, const json_t *object);
 /* One word of a list (NULL at its end), NULL on a fault. */

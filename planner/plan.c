@@ -59,7 +59,10 @@ int ckptplan_solve(const char *profile, const char *request, char **plan,
 	return error;
 }
 
-/* The plan for a kind: the one with its fingerprint, of the same key if any. */
+/*
+ * The plan for a kind: the one with its fingerprint for its device, of the same
+ * key if any.
+ */
 static const struct plan *plan_for(const struct plans *plans,
 				   const struct tape *tape)
 {
@@ -68,7 +71,8 @@ static const struct plan *plan_for(const struct plans *plans,
 	for (size_t i = 0; i < plans->count; i++) {
 		const struct plan *plan = &plans->plans[i];
 
-		if (strcmp(plan->fingerprint, tape->fingerprint))
+		if (strcmp(plan->fingerprint, tape->fingerprint) ||
+		    !tape_same_device(plan->device, tape->device))
 			continue;
 		if (!found || !strcmp(plan->key, tape->key))
 			found = plan;

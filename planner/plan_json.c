@@ -99,13 +99,15 @@ static void read_plan(struct json_reader *reader, const json_t *json,
 		"root",	       "key",	      "fingerprint",  "size",
 		"planner",     "target",      "budget_bytes", "predicted_bytes",
 		"floor_bytes", "plain_bytes", "feasible",     "recompute_ms",
-		"gap_ms",      "peak",	      "decisions",    NULL,
+		"gap_ms",      "peak",	      "decisions",    "device",
+		NULL,
 	};
 
 	json_read_keys(reader, json, keys);
 	plan->root = json_read_string(reader, json, "root");
 	plan->key = json_read_string(reader, json, "key");
 	plan->fingerprint = json_read_fingerprint(reader, json);
+	plan->device = json_read_string_or_none(reader, json, "device");
 	plan->planner = read_planner(reader, json);
 	plan->target = json_read_word(reader, json, "target", request_targets);
 	read_figures(reader, json, plan);
@@ -147,6 +149,7 @@ void plan_free(struct plan *plan)
 	free(plan->root);
 	free(plan->key);
 	free(plan->fingerprint);
+	free(plan->device);
 	free(plan->peak_name);
 	free(plan->calls);
 }
@@ -171,10 +174,11 @@ static json_t *write_plan(const struct plan *plan)
 				  "call", (json_int_t)plan->calls[i].call,
 				  "decision",
 				  plan_decision_names[plan->calls[i].decision]));
-	return json_pack("{ss ss ss sI ss ss sI sI sI sI sb sf sf "
+	return json_pack("{ss ss ss ss* sI ss ss sI sI sI sI sb sf sf "
 			 "s{ss sI ss} so}",
 			 "root", plan->root, "key", plan->key, "fingerprint",
-			 plan->fingerprint, "size", (json_int_t)plan->size,
+			 plan->fingerprint, "device", plan->device, "size",
+			 (json_int_t)plan->size,
 			 "planner", plan->planner, "target", plan->target,
 			 "budget_bytes", (json_int_t)plan->budget,
 			 "predicted_bytes", (json_int_t)plan->predicted,
@@ -202,7 +206,8 @@ static const struct tape *kind_of(const struct profile *profile,
 {
 	for (size_t i = 0; i < profile->kind_count; i++)
 		if (!strcmp(profile->kinds[i].key, plan->key) &&
-		    !strcmp(profile->kinds[i].root, plan->root))
+		    !strcmp(profile->kinds[i].root, plan->root) &&
+		    tape_same_device(profile->kinds[i].device, plan->device))
 			return &profile->kinds[i];
 	return NULL;
 }
@@ -262,8 +267,12 @@ int plans_fit(const struct plans *plans, const struct profile *profile,
 	}
 	if (!any && plans->count)
 		return why_refuse(why,
-				  "plans[0]: for \"%.64s\" of \"%.64s\"; the "
-				  "profile has no kind of any plan",
-				  plans->plans[0].key, plans->plans[0].root);
+				  "plans[0]: for \"%.64s\" of \"%.64s\"%s%.64s; "
+				  "the profile has no kind of any plan",
+				  plans->plans[0].key, plans->plans[0].root,
+				  plans->plans[0].device ? " on " : "",
+				  plans->plans[0].device ?
+					  plans->plans[0].device :
+					  "");
 	return any ? error : why_refuse(why, "plans: empty");
 }

@@ -24,6 +24,7 @@ struct plan_call {
 /* The plan of one kind of iteration. Owns its strings and calls. */
 struct plan {
 	char *root, *key, *fingerprint;
+	char *device; /* NULL: the only one of this kind */
 	int64_t size;
 	const char *planner, *target; /* of the tables, not owned */
 	int64_t budget, predicted, floor, plain;

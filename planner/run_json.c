@@ -93,7 +93,7 @@ static void read_event(struct json_reader *reader, const json_t *json,
 }
 
 static void read_peaks(struct json_reader *reader, const json_t *json,
-		       struct run *run)
+		       int64_t bytes[RUN_PEAK_COUNT])
 {
 	static const char *const keys[] = { "first", "last", "max", "predicted",
 					    NULL };
@@ -102,9 +102,41 @@ static void read_peaks(struct json_reader *reader, const json_t *json,
 
 	json_read_keys(reader, peaks, keys);
 	for (int i = 0; i < RUN_PEAK_COUNT; i++)
-		run->peaks[i] = json_read_bytes_or_null(reader, peaks,
-							peak_names[i]);
+		bytes[i] = json_read_bytes_or_null(reader, peaks,
+						   peak_names[i]);
 	json_leave(reader, mark);
+}
+
+static void read_device(struct json_reader *reader, const json_t *json,
+			struct run_device *device)
+{
+	static const char *const keys[] = { "device", "peak_bytes",
+					    "floor_bytes", NULL };
+
+	json_read_keys(reader, json, keys);
+	device->name = json_read_string(reader, json, "device");
+	read_peaks(reader, json, device->peaks);
+	device->floor = json_read_bytes_or_null(reader, json, "floor_bytes");
+}
+
+/* Only a run on several has them. */
+static void read_devices(struct json_reader *reader, const json_t *json,
+			 struct run *run)
+{
+	const json_t *list;
+
+	if (!json_object_get(json, "devices"))
+		return;
+	list = json_read_list(reader, json, "devices", RUN_ENTRIES_MAX,
+			      &run->device_count);
+	run->devices = json_array_alloc(reader, run->device_count,
+					sizeof(*run->devices));
+	for (size_t i = 0; !reader->error && i < run->device_count; i++) {
+		size_t mark = json_enter(reader, "devices", (long)i);
+
+		read_device(reader, json_array_get(list, i), &run->devices[i]);
+		json_leave(reader, mark);
+	}
 }
 
 /* Only a run that looks at ranges has them. */
@@ -153,6 +185,7 @@ static void read_lists(struct json_reader *reader, const json_t *json,
 		json_leave(reader, mark);
 	}
 	read_ranges(reader, json, run);
+	read_devices(reader, json, run);
 	list = json_read_list(reader, json, "events", RUN_ENTRIES_MAX,
 			      &run->event_count);
 	run->events = json_array_alloc(reader, run->event_count,
@@ -171,7 +204,7 @@ int run_read(const char *text, struct run *run, const struct why *why)
 		"device",     "torch",	    "budget_bytes", "planner",
 		"iterations", "peak_bytes", "floor_bytes",  "feasible",
 		"kinds",      "blocks",	    "events",	    "ranges",
-		NULL,
+		"devices",    NULL,
 	};
 	struct json_reader reader = { .why = why };
 	json_t *json = json_read_document(&reader, text, "ckptagent.run", keys);
@@ -187,7 +220,7 @@ int run_read(const char *text, struct run *run, const struct why *why)
 		run->planner = json_read_string_or_null(&reader, json,
 							"planner");
 		run->iterations = json_read_bytes(&reader, json, "iterations");
-		read_peaks(&reader, json, run);
+		read_peaks(&reader, json, run->peaks);
 		run->floor = json_read_bytes_or_null(&reader, json,
 						     "floor_bytes");
 		run->feasible = json_read_bool_or_null(&reader, json,
@@ -217,6 +250,8 @@ void run_free(struct run *run)
 	}
 	for (size_t i = 0; run->events && i < run->event_count; i++)
 		free(run->events[i].detail);
+	for (size_t i = 0; run->devices && i < run->device_count; i++)
+		free(run->devices[i].name);
 	free(run->device);
 	free(run->torch);
 	free(run->planner);
@@ -224,6 +259,7 @@ void run_free(struct run *run)
 	free(run->blocks);
 	free(run->ranges);
 	free(run->events);
+	free(run->devices);
 	memset(run, 0, sizeof(*run));
 }
 
@@ -272,6 +308,33 @@ static json_t *write_ranges(const struct run *run)
 	return ranges;
 }
 
+static json_t *write_peaks(const int64_t bytes[RUN_PEAK_COUNT])
+{
+	json_t *peaks = json_object();
+
+	for (int i = 0; i < RUN_PEAK_COUNT; i++)
+		json_write_member(&peaks, peak_names[i],
+				  bytes_or_null(bytes[i]));
+	return peaks;
+}
+
+static json_t *write_devices(const struct run *run)
+{
+	json_t *devices = json_array();
+
+	for (size_t i = 0; i < run->device_count; i++) {
+		const struct run_device *device = &run->devices[i];
+
+		json_write_append(&devices,
+				  json_pack("{ss so so}", "device",
+					    device->name, "peak_bytes",
+					    write_peaks(device->peaks),
+					    "floor_bytes",
+					    bytes_or_null(device->floor)));
+	}
+	return devices;
+}
+
 static json_t *write_event(const struct run_event *event)
 {
 	return json_pack("{sI ss ss}", "iteration",
@@ -282,8 +345,7 @@ static json_t *write_event(const struct run_event *event)
 char *run_write(const struct run *run)
 {
 	json_t *kinds = json_array(), *blocks = json_array();
-	json_t *events = json_array(), *peaks = json_object();
-	json_t *document;
+	json_t *events = json_array(), *document;
 
 	for (size_t i = 0; i < run->kind_count; i++)
 		json_write_append(&kinds, write_kind(&run->kinds[i]));
@@ -291,20 +353,20 @@ char *run_write(const struct run *run)
 		json_write_append(&blocks, write_block(&run->blocks[i]));
 	for (size_t i = 0; i < run->event_count; i++)
 		json_write_append(&events, write_event(&run->events[i]));
-	for (int i = 0; i < RUN_PEAK_COUNT; i++)
-		json_write_member(&peaks, peak_names[i],
-				  bytes_or_null(run->peaks[i]));
 	document = json_pack(
 		"{ss si sI sI ss ss so ss? sI so so so so so so}", "format",
 		"ckptagent.run", "version", 1, "pid", (json_int_t)run->pid,
 		"rank", (json_int_t)run->rank, "device", run->device, "torch",
 		run->torch, "budget_bytes", bytes_or_null(run->budget),
 		"planner", run->planner, "iterations",
-		(json_int_t)run->iterations, "peak_bytes", peaks, "floor_bytes",
+		(json_int_t)run->iterations, "peak_bytes",
+		write_peaks(run->peaks), "floor_bytes",
 		bytes_or_null(run->floor), "feasible",
 		run->feasible < 0 ? json_null() : json_boolean(run->feasible),
 		"kinds", kinds, "blocks", blocks, "events", events);
 	if (run->has_ranges)
 		json_write_member(&document, "ranges", write_ranges(run));
+	if (run->device_count)
+		json_write_member(&document, "devices", write_devices(run));
 	return json_write_text(document);
 }

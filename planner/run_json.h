@@ -7,6 +7,14 @@
 
 #define RUN_ENTRIES_MAX 65536 /* kinds, blocks, ranges, events */
 
+enum run_peak {
+	RUN_FIRST,
+	RUN_LAST,
+	RUN_MAX,
+	RUN_PREDICTED,
+	RUN_PEAK_COUNT
+};
+
 /* Bytes that may be unknown (null in the file) are then -1. */
 struct run_kind {
 	char *root, *key;
@@ -22,6 +30,13 @@ struct run_block {
 	int64_t saved_bytes, boundary_bytes;
 	double forward_ms;
 	int64_t recomputes;
+};
+
+/* Of several CUDA devices, each. */
+struct run_device {
+	char *name;
+	int64_t peaks[RUN_PEAK_COUNT];
+	int64_t floor;
 };
 
 struct run_event {
@@ -40,14 +55,6 @@ struct run_range {
 
 extern const char *const run_event_kinds[];
 
-enum run_peak {
-	RUN_FIRST,
-	RUN_LAST,
-	RUN_MAX,
-	RUN_PREDICTED,
-	RUN_PEAK_COUNT
-};
-
 struct run {
 	int64_t pid, rank;
 	char *device, *torch;
@@ -59,6 +66,8 @@ struct run {
 	int feasible; /* 1, 0, or -1: nothing was planned */
 	bool has_ranges; /* the run looked at ranges */
 	size_t kind_count, block_count, range_count, event_count;
+	size_t device_count; /* 0: there is one, named above */
+	struct run_device *devices;
 	struct run_kind *kinds;
 	struct run_block *blocks;
 	struct run_range *ranges;

@@ -147,12 +147,14 @@ static bool copy_names(const struct work *w, struct plan *plan)
 	plan->root = strdup(tape->root);
 	plan->key = strdup(tape->key);
 	plan->fingerprint = strdup(tape->fingerprint);
+	plan->device = tape->device ? strdup(tape->device) : NULL;
 	plan->peak_name = strdup(
 		plan->peak_call < 0 ? "" : tape->calls[plan->peak_call].name);
 	plan->size = tape->size;
 	plan->planner = w->request->planner->name;
 	plan->target = request_targets[w->request->target];
-	return plan->root && plan->key && plan->fingerprint && plan->peak_name;
+	return plan->root && plan->key && plan->fingerprint &&
+	       plan->peak_name && (plan->device || !tape->device);
 }
 
 static int work_out(struct work *w, struct plan *plan, const struct why *why)

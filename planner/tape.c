@@ -1,6 +1,7 @@
 #include "tape.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const char *const tape_held_names[TAPE_HELD_COUNT] = {
 	"parameters",
@@ -175,6 +176,11 @@ int tape_index(struct tape *tape, const char *place, const struct why *why)
 	return 0;
 }
 
+bool tape_same_device(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
 static int64_t moved(int64_t bytes, int64_t shift)
 {
 	bytes += shift;
@@ -212,6 +218,7 @@ void tape_free(struct tape *tape)
 	free(tape->root);
 	free(tape->key);
 	free(tape->fingerprint);
+	free(tape->device);
 	free(tape->calls);
 	free(tape->storages);
 	free(tape->segments);

@@ -63,6 +63,7 @@ extern const char *const tape_reasons[];
 
 struct tape {
 	char *root, *key, *fingerprint;
+	char *device; /* NULL: the only one of this kind */
 	int64_t size;
 	int64_t held[TAPE_HELD_COUNT];
 	size_t call_count, storage_count, segment_count;
@@ -83,6 +84,9 @@ struct profile {
  * fields of calls and segments. `place` is what the message starts with.
  */
 int tape_index(struct tape *tape, const char *place, const struct why *why);
+
+/* Whether two kinds of iteration (NULL: the only device) are of one device. */
+bool tape_same_device(const char *a, const char *b);
 
 /* Move all segments so that the first starts at `base` live bytes. */
 void tape_move(struct tape *tape, int64_t base);

@@ -194,14 +194,15 @@ static void read_kind(struct json_reader *reader, const json_t *json,
 		      struct tape *tape)
 {
 	static const char *const keys[] = {
-		"root",	 "key",	     "fingerprint", "size", "held",
-		"calls", "storages", "segments",    NULL
+		"root",	 "key",	     "fingerprint", "size",   "held",
+		"calls", "storages", "segments",    "device", NULL
 	};
 
 	json_read_keys(reader, json, keys);
 	tape->root = json_read_string(reader, json, "root");
 	tape->key = json_read_string(reader, json, "key");
 	tape->fingerprint = json_read_fingerprint(reader, json);
+	tape->device = json_read_string_or_none(reader, json, "device");
 	tape->size = json_read_bytes(reader, json, "size");
 	read_held(reader, json, tape);
 	read_calls(reader, json, tape);
@@ -298,8 +299,9 @@ static json_t *write_kind(const struct tape *tape)
 				  write_storage(tape, &tape->storages[j]));
 	for (size_t k = 0; k < tape->segment_count; k++)
 		json_write_append(&segments, write_segment(&tape->segments[k]));
-	return json_pack("{ss ss ss sI so so so so}", "root", tape->root, "key",
-			 tape->key, "fingerprint", tape->fingerprint, "size",
+	return json_pack("{ss ss ss ss* sI so so so so}", "root", tape->root,
+			 "key", tape->key, "fingerprint", tape->fingerprint,
+			 "device", tape->device, "size",
 			 (json_int_t)tape->size, "held", held, "calls", calls,
 			 "storages", storages, "segments", segments);
 }

@@ -237,8 +237,9 @@ static void print_head(const struct tape *tape, const struct plan *plan,
 {
 	char floor[TEXT_SIZE], plain[TEXT_SIZE], goal[TEXT_SIZE], line[512];
 
-	snprintf(line, sizeof(line), "kind %zu: %s, %s, %zu calls", kind,
-		 tape->root, tape->key, tape->call_count);
+	snprintf(line, sizeof(line), "kind %zu: %s, %s%s%s, %zu calls", kind,
+		 tape->root, tape->key, tape->device ? ", " : "",
+		 tape->device ? tape->device : "", tape->call_count);
 	text_line("", line);
 	printf("peak with everything kept %s, lowest %s",
 	       text_bytes(plain, plan->plain), text_bytes(floor, plan->floor));

@@ -85,6 +85,32 @@ static int print_peaks(const struct run *run)
 	return text_print(&table);
 }
 
+static int print_devices(const struct run *run)
+{
+	struct text_table table = { .columns = "lrrrrr", .indent = 2 };
+
+	if (!run->device_count)
+		return 0;
+	puts("\ndevices");
+	text_row(&table, (const char *[]){ "name", "first peak", "last",
+					   "highest", "predicted",
+					   "lowest possible" });
+	for (size_t i = 0; i < run->device_count; i++) {
+		const struct run_device *device = &run->devices[i];
+		char first[TEXT_SIZE], last[TEXT_SIZE], max[TEXT_SIZE];
+		char predicted[TEXT_SIZE], floor[TEXT_SIZE];
+
+		text_bytes(first, device->peaks[RUN_FIRST]);
+		text_bytes(last, device->peaks[RUN_LAST]);
+		text_bytes(max, device->peaks[RUN_MAX]);
+		planned_bytes(predicted, device->peaks[RUN_PREDICTED]);
+		planned_bytes(floor, device->floor);
+		text_row(&table, (const char *[]){ device->name, first, last,
+						   max, predicted, floor });
+	}
+	return text_print(&table);
+}
+
 static int print_kinds(const struct run *run)
 {
 	struct text_table table = { .columns = "llrrrr", .indent = 2 };
@@ -189,6 +215,8 @@ static int print_run(const struct report *r, const struct run *run)
 
 	print_head(run);
 	error = print_peaks(run);
+	if (!error)
+		error = print_devices(run);
 	if (!error)
 		error = print_kinds(run);
 	for (size_t i = 0;

@@ -28,6 +28,7 @@ static const struct plan *plan_of(const struct plans *plans,
 		if (!strcmp(plan->key, tape->key) &&
 		    !strcmp(plan->root, tape->root) &&
 		    !strcmp(plan->fingerprint, tape->fingerprint) &&
+		    tape_same_device(plan->device, tape->device) &&
 		    plan->call_count == tape->call_count)
 			return plan;
 	}
@@ -160,9 +161,10 @@ static int print_view(struct view *v)
 	for (int i = 0; i < TAPE_HELD_COUNT; i++)
 		v->known += v->tape->held[i];
 	tape_segment_name(v->tape, v->peak.segment, name, sizeof(name));
-	snprintf(line, sizeof(line), "peak of %s, %s: %s in the plan, %s",
-		 v->tape->root, v->tape->key, text_bytes(size, v->peak.bytes),
-		 name);
+	snprintf(line, sizeof(line), "peak of %s, %s%s%s: %s in the plan, %s",
+		 v->tape->root, v->tape->key, v->tape->device ? ", " : "",
+		 v->tape->device ? v->tape->device : "",
+		 text_bytes(size, v->peak.bytes), name);
 	text_line("\n", line);
 	if (print_holders(v) < 0)
 		return -ENOMEM;

@@ -25,7 +25,7 @@ class Candidates:
         by_module: the living blocks, by id of the module.
         all: dead ones included, if there are not too many.
         generation: counts the changes that make tapes stale.
-        trial: a block that was opened, and the floor before.
+        trial: a block that was opened, and each device's floor before.
         patch: routes a module's forward through the shim; whether it could.
         parts: the candidates in place of one; empty where it stays as it is.
         is_stack: whether those of a module are several of the same standing.
@@ -35,7 +35,7 @@ class Candidates:
         self.by_module: dict[int, Block] = {}
         self.all: list[Block] = []
         self.generation = 0
-        self.trial: Optional[tuple[Block, int]] = None
+        self.trial: Optional[tuple[Block, list[int]]] = None
         self.patch: Callable[[torch.nn.Module], bool] = lambda module: False
         automatic = selection == "auto"
         self.parts: Parts = discover.open if automatic else lambda candidate: []
@@ -99,10 +99,11 @@ class Candidates:
             return False
         return self.is_stack(module)
 
-    def close_again(self, floor: int) -> bool:
-        """Undo the opening on trial if it has not lowered the floor."""
+    def close_again(self, floors: list[int]) -> bool:
+        """Undo the opening on trial if it has not lowered the floor of any device."""
         trial, self.trial = self.trial, None
-        if trial is None or floor < _GAIN * trial[1]:
+        if trial is None or any(floor < _GAIN * before
+                                for floor, before in zip(floors, trial[1])):
             return False
         block = trial[0]
         block.opened, block.stays_closed = False, True

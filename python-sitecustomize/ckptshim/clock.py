@@ -15,10 +15,11 @@ _now = time.perf_counter
 
 
 class Moment(NamedTuple):
-    """When something began on a CUDA device."""
+    """When something began on CUDA devices."""
 
-    event: Any
-    region: int     # of CUPTI's records, 0: none
+    devices: list[int]
+    events: list[Any]   # on the current stream of each
+    region: int         # of CUPTI's records, 0: none
 
 
 class Clock:
@@ -26,34 +27,39 @@ class Clock:
     events are put on the stream in the iterations that profile, and read by
     ``read``, which waits for the device once; otherwise nothing is measured.
 
+    On several devices what took the longest counts: one that waits for another
+    takes as long as both, and those that have nothing to do no time.
+
     Attributes:
-        cuda: the work is on a CUDA device.
+        devices: the CUDA devices that the work is on; none: the CPU.
         counted: a phantom device, whose events say nothing: costs are counted.
         cupti: takes the times from CUPTI's records instead, where it can.
     """
 
     def __init__(self) -> None:
-        self.cuda = False
+        self.devices: list[int] = []
         self.counted = False
         self.cupti: Optional[Cupti] = None
         self._profiling = False
-        self._spans: list[tuple["Call", str, Moment, Any]] = []
+        self._spans: list[tuple["Call", str, Moment, list[Any]]] = []
 
     def begin(self, profile: bool) -> None:
         """An iteration begins; what it does on a CUDA device is timed or not."""
-        cupti = self.cupti if self.cuda else None
+        cupti = self.cupti if self.devices else None
         self._profiling = profile and (cupti is not None or not self.counted)
         if self._profiling and cupti is not None:
             cupti.begin()
 
     def start(self) -> Any:
         """A moment, to be handed to ``stop``."""
-        if not self.cuda:
+        devices = self.devices
+        if not devices:
             return _now()
         if not self._profiling:
             return None
-        event = self._event()
-        return Moment(event, self.cupti.enter() if self.cupti is not None else 0)
+        events = [*map(self._event, devices)]
+        return Moment(devices, events,
+                      self.cupti.enter() if self.cupti is not None else 0)
 
     def stop(self, begin: Any, call: "Call", what: str) -> None:
         """Enter the milliseconds since begin as an attribute of a call."""
@@ -62,22 +68,23 @@ class Clock:
         elif begin is not None:
             if self.cupti is not None:
                 self.cupti.leave(begin.region)
-            self._spans.append((call, what, begin, self._event()))
+            self._spans.append((call, what, begin, [*map(self._event, begin.devices)]))
 
     @staticmethod
-    def _event() -> Any:
+    def _event(device: int) -> Any:
         cuda: Any = torch.cuda
         event = cuda.Event(enable_timing=True)
-        event.record()
+        event.record(cuda.current_stream(device))
         return event
 
     def read(self) -> None:
-        """Enter what was measured on a CUDA device."""
+        """Enter what was measured on CUDA devices."""
         spans, self._spans = self._spans, []
-        if spans:
-            torch.cuda.synchronize()
-        for call, what, begin, end in spans if not self.counted else ():
-            setattr(call, what, begin.event.elapsed_time(end))
+        for device in self.devices if spans else ():
+            torch.cuda.synchronize(device)
+        for call, what, begin, ends in spans if not self.counted else ():
+            setattr(call, what, max(event.elapsed_time(end)
+                                    for event, end in zip(begin.events, ends)))
         if self.cupti is None:
             return
         times = self.cupti.end([begin.region for _, _, begin, _ in spans])

@@ -10,20 +10,22 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
-from . import device, discover, interrupts, modes, plain, recompute, tensors
+from . import discover, interrupts, plain, tensors
 from .blocks import Block, Call
 from .bridge import Agent, Planner
 from .candidates import Candidates
 from .cupti import Cupti
+from .device import Device
+from .devices import Devices, together
 from .events import Events
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .frames import Frames, MismatchError
 from .iteration import Iteration, stamp
-from .kinds import Kind, Signature, Tape
+from .kinds import Kind, Signature, Tapes
 from .planning import Infeasible, Planning
 from .probe import Look
 from .ranges import Ranges
@@ -31,23 +33,18 @@ from .settings import Settings
 from .spill import Spill
 from .watcher import Watcher
 
-if TYPE_CHECKING:
-    from .counting import Costs
-
 _CALLS = 4096           # of one block in an iteration; more are plain
 _KINDS = 32             # remembered
 _PROVE_ROUNDS = 4
 _TAPE_ROUNDS = 4
 _PROBE_STRIDE = 1 << 16
-_UNKNOWN = 0.25         # of the limit: what a first iteration may need at its end
 _RENEWALS = 4
 
 
 class _Local(threading.local):
-    """What concerns the frame whose forward a thread runs."""
+    """What concerns the frames whose forwards a thread runs."""
 
-    depth = 0           # of frames
-    entry = 0           # live bytes when it began
+    depth = 0
 
 
 class Controller(Watcher):
@@ -64,14 +61,13 @@ class Controller(Watcher):
         self.frames = Frames(agent, self, spill)
         if settings.timing == "cupti" and not settings.rehearse:
             self.frames.clock.cupti = Cupti(agent)
-        self.device = device.Device(agent)      # that of the last iteration
+        self.devices = Devices(agent, settings, self.frames)
         self.candidates = Candidates(settings.blocks, agent.log)
         self.ranges = (Ranges(agent, self.candidates, events)
                        if settings.blocks == discover.NVTX else None)
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
         self.iterations = 0
-        self.first_peak = self.last_peak = self.max_peak = 0
         self.broken = False
         self.has_optimizer = False      # one was built
         self.stepped = False            # Optimizer.step was called
@@ -79,9 +75,6 @@ class Controller(Watcher):
         self.learned: Callable[[], None] = lambda: None
         self.wall_ms = self.recompute_ms = 0.0
         self.planned = False            # the last iteration followed a plan
-        self.costs: Optional[Costs] = None      # on a phantom device
-        self.overhead = 0               # of what was taken over tensor memory
-        self.growth = 0                 # largest growth of a block seen so far
         self.local = _Local()
         self.look_again: Callable[[torch.nn.Module], bool] = lambda module: False
 
@@ -104,46 +97,15 @@ class Controller(Watcher):
         current = self.current
         if (current is not None and not self.ending
                 and not self._hand_step_since(current)):
-            self._stay_on_one_device(module)
+            if self.devices.join(current, module, args, kwargs) \
+                    and current.kind.work_on(self.devices.now):
+                current.irregular = True
             return
         if current is not None:
             self._finish()
-        found = device.find(self.agent, module, args, kwargs)
-        if found is not None:
-            self._work_on(found)
-            self._stay_on_one_device(module)
-            self.current = self._begin(module, args, kwargs)
-
-    def _stay_on_one_device(self, module: torch.nn.Module) -> None:
-        """A plan is for the tensors of one CUDA device."""
-        if self.device.cuda is None or self.settings.measure_only or self.broken:
-            return
-        devices = device.several(module, self.device.cuda)
-        if devices:
-            self.stand_down(f"the model is on {' and '.join(devices)}; a plan is for "
-                            "one device")
-
-    def _work_on(self, found: device.Device) -> None:
-        if found.index == self.device.index:
-            return
-        self.device = found
-        self.planning.device = found.name
-        clock = self.frames.clock
-        clock.cuda = found.cuda is not None
-        if found.cuda is not None:
-            device.say_what_is_unseen(self.agent)
-            modes.settle(found.cuda)
-            self.settings.on_device(found.memory())
-            self.frames.proofs.unreal = clock.counted = device.is_phantom()
-            if self.frames.proofs.unreal:
-                self._count_costs(found.cuda)
-
-    def _count_costs(self, cuda: int) -> None:
-        """Nothing takes its real time there."""
-        from .counting import Costs
-
-        self.costs = Costs(cuda)
-        recompute.wrap = self.costs.wrap
+        found = self.devices.of(module, args, kwargs)
+        if found:
+            self.current = self._begin(module, args, kwargs, found)
 
     def block_forward(self, block: Block, original: Any, module: torch.nn.Module,
                       args: Any, kwargs: Any) -> Any:
@@ -211,10 +173,10 @@ class Controller(Watcher):
         if block.trusted(current.trust):
             if current.mode != "planned":
                 return DROP
-            assert current.tape is not None
-            if call in current.tape.recompute:
+            assert current.tapes is not None
+            if call in current.tapes.recompute:
                 return DROP
-            if call in current.tape.known:
+            if call in current.tapes.known:
                 return None
             current.strange += 1
             return DROP
@@ -247,14 +209,14 @@ class Controller(Watcher):
     def forward_begins(self, call: Call) -> None:
         self.agent.mark("F", call.index)
         self.agent.block(call.block.number)
-        self.local.entry = self.device.live()
+        self.devices.block_begins()
 
     def look(self, original: Any, module: torch.nn.Module, args: Any,
              kwargs: Any) -> Look:
         return Look(module, original, args, kwargs)
 
     def forward_ends(self, frame: Frame) -> None:
-        self.growth = max(self.growth, self.device.live() - self.local.entry)
+        self.devices.block_ends()
         self.agent.mark("E", frame.call.index)
 
     def looked(self, frame: Frame, look: Look) -> bool:
@@ -262,10 +224,14 @@ class Controller(Watcher):
         block.scope.changing |= look.changing
         block.scope.deep |= look.wants_copies
         block.scope.outside = look.outside
-        reason = look.verdict()
+        reason, detail = look.verdict(), look.detail
+        if reason is None and frame.inner and len(self.devices.now) > 1:
+            # Backward has a thread for each device. One that ran this again would
+            # wait for another, which may wait for what it recomputes.
+            reason, detail = "global_effect", "a backward, on several devices"
         if reason is None:
             return True
-        self._exclude(block, reason, look.detail)
+        self._exclude(block, reason, detail)
         return False
 
     def dropping(self, frame: Frame, held: list[Handle]) -> None:
@@ -286,32 +252,14 @@ class Controller(Watcher):
                 frame.settle()
                 return
             current.unproven.append(weakref.ref(frame))
-            self._relieve(current, self._margin())
-
-    def _margin(self) -> int:
-        """What may still come after a block whose frame is held for a proof."""
-        margin = 2 * self.growth
-        if self.device.cuda is None:
-            return margin
-        # Here too much ends the job, and the way to the host is fast.
-        return max(margin, int(_UNKNOWN * self.settings.limit))
-
-    def _relieve(self, current: Iteration, margin: int) -> None:
-        """Spill held frames, oldest first, while memory is short."""
-        limit = self.settings.limit
-        if self.frames.proofs.unreal:   # there is no memory to run short of
-            return
-        while current.unproven and self.device.live() + margin > limit:
-            frame = current.unproven.pop(0)()
-            if frame is not None:
-                current.spilled += self.frames.proofs.spill(frame)
+            self.devices.relieve(current)
 
     def recompute_begins(self, frame: Frame) -> None:
         current = self.current
         if current is not None:
             current.backward = True
             if frame.state == PROVE and not self.frames.proofs.unreal and \
-                    self.device.live() + self.growth > self.settings.limit:
+                    self.devices.short(self.devices.growth):
                 current.spilled += self.frames.proofs.spill(frame)
             if not _listed(current, frame.call):
                 current.irregular = True        # a graph of an earlier iteration
@@ -335,10 +283,9 @@ class Controller(Watcher):
         if current is None:
             return False
         current.backward = True
-        kind = current.kind
         return (self.settings.must_plan or current.spilled > 0 or current.proofs > 0
-                or (kind is not None and kind.must_prove)
-                or self.device.peak() + 2 * self.growth > self.settings.limit)
+                or current.kind.must_prove
+                or self.devices.was_short(2 * self.devices.growth))
 
     def proven(self, frame: Frame, reason: Optional[str], detail: str) -> None:
         current, block = self.current, frame.call.block
@@ -380,7 +327,7 @@ class Controller(Watcher):
         if proof == "always" or current is None or current.mode == "tape":
             return 0
         if proof == "sample":
-            calls = len(current.tape.calls) if current.tape else 1
+            calls = len(current.tapes.calls) if current.tapes else 1
             chosen = frame.call.index == self.iterations % max(1, calls)
             return 0 if chosen else _PROBE_STRIDE
         return None
@@ -399,23 +346,27 @@ class Controller(Watcher):
 
     # -- iterations ----------------------------------------------------------
 
-    def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iteration:
+    def _begin(self, module: torch.nn.Module, args: Any, kwargs: Any,
+               found: list[Device]) -> Iteration:
         if self.look_again(module):
             self.candidates.generation += 1        # the model has other parts now
         signature = Signature(module, args, kwargs)
         kind = self._kind(module, signature)
-        self.device.reset()
-        base = self.device.live()
-        mode, tape = self._choose(kind, signature, base)
-        current = Iteration(kind, mode, base)
+        # And those that other roots have brought into its iterations.
+        kind.work_on(together(kind.devices, found))
+        self.devices.work_on(kind.devices)
+        bases = self.devices.begin()
+        mode, tapes = self._choose(kind, signature, bases)
+        current = Iteration(kind, mode, bases)
         current.shapes, current.size = signature.shapes, signature.size
-        current.tape = tape
+        current.tapes = tapes
         current.stamp = None if self.stepped else stamp(module)
         self.frames.clock.begin(mode in ("prove", "tape"))
         if mode == "tape":
-            self.device.give_back()
-            self.device.reset()
-            self.agent.tape_begin(self.device.index)
+            self.devices.give_back()
+            self.devices.begin()
+            current.taped = kind.next_device()
+            self.agent.tape_begin(current.taped.index)
         return current
 
     def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:
@@ -432,29 +383,27 @@ class Controller(Watcher):
         return kind
 
     def _choose(self, kind: Kind, signature: Signature,
-                base: int) -> tuple[str, Optional[Tape]]:
-        """The mode of an iteration that is about to start, and its tape."""
+                bases: dict[Device, int]) -> tuple[str, Optional[Tapes]]:
+        """The mode of an iteration that is about to start, and its tapes."""
         if self.settings.measure_only or self.broken:
             return ("free" if kind.iterations else "measure"), None
         if kind.state == "free":
-            if kind.last is None or \
-                    kind.last[1] + base - kind.last[0] <= self.settings.limit:
+            if kind.still_fits(bases, self.settings.limit):
                 return "free", None
-            kind.restart(self.candidates.generation)
-            kind.must_prove = True
+            kind.restart(self.candidates.generation, must_prove=True)
         if kind.state == "prove":
             return "prove", None
-        tape = kind.find(signature.shapes)
-        if tape is None or kind.state == "tape":
+        tapes = kind.find(signature.shapes)
+        if tapes is None or kind.state == "tape":
             return "tape", None
-        self.planning.follow_base(tape, base)
-        if self.planning.off(tape):
-            return "free", tape
-        return "planned", tape
+        self.planning.follow_base(tapes, bases)
+        if self.planning.off(tapes):
+            return "free", tapes
+        return "planned", tapes
 
     def _hand_step_since(self, current: Iteration) -> bool:
         """Whether a job that never calls Optimizer.step began its next iteration."""
-        root = current.kind.root() if current.kind else None
+        root = current.kind.root()
         if self.stepped or root is None:
             return root is None
         now = stamp(root)
@@ -499,63 +448,58 @@ class Controller(Watcher):
         self.planned = current is not None and current.mode == "planned"
         self.ending = False
         if current is None:
-            self._count(self.device.taken_peak())   # its root could not be watched
-            self.device.reset()
+            self.iterations += 1        # its root could not be watched
+            self.devices.measure()
+            self.devices.begin()
             return
         if current.mode == "tape":
             self.agent.tape_end()
         self.frames.clock.read()
-        peak, taken = self.device.peak(), self.device.taken_peak()
-        self.overhead = taken - peak
-        self._count(taken)
+        self.iterations += 1
+        self.devices.measure()
         self.wall_ms += 1e3 * (time.perf_counter() - current.begun)
-        kind = current.kind
-        assert kind is not None
         if self.ranges is not None:
-            current.late = self.ranges.settle(self.device.index)
-        kind.iterations += 1
-        kind.used = self.iterations
-        if current.tape is not None:
-            current.tape.last_base = current.base
-        kind.peak = max(kind.peak, taken)
-        kind.last = (current.base, taken)
+            current.late = self.ranges.settle(self.devices.now)
+        self._note_peaks(current)
         if not self.settings.measure_only and not self.broken:
             plans = self.planning.made
-            self._learn(current, kind, peak)
+            self._learn(current, current.kind)
             if self.planning.made != plans:
-                self.device.give_back()     # the segments of the plan before
+                self.devices.give_back()    # the segments of the plan before
         self.learned()
 
-    def _count(self, peak: int) -> None:
-        self.iterations += 1
-        self.first_peak = self.first_peak or peak
-        self.last_peak = peak
-        self.max_peak = max(self.max_peak, peak)
+    def _note_peaks(self, current: Iteration) -> None:
+        """What the iteration took, for its kind."""
+        kind = current.kind
+        kind.iterations += 1
+        kind.used = self.iterations
+        kind.peak = max(kind.peak, self.devices.peaks.last)
+        kind.last = {device: (base, device.peaks.last)
+                     for device, base in current.bases.items()}
+        for tape in current.tapes or ():
+            tape.last_base = current.bases[tape.device]
 
-    def _learn(self, current: Iteration, kind: Kind, peak: int) -> None:
-        taken = peak + self.overhead
+    def _learn(self, current: Iteration, kind: Kind) -> None:
+        taken = self.devices.peaks.last
         over = not self.settings.minimum and taken > self.settings.limit
         if current.mode == "prove":
             self._after_proofs(current, kind, over)
         elif current.mode == "tape":
             self._after_tape(current, kind)
         elif current.mode == "planned":
-            assert current.tape is not None
+            assert current.tapes is not None
             if (current.unmet and kind.renewals < _RENEWALS
                     and (over or self.settings.minimum)):
                 kind.renewals += 1
-                kind.restart(self.candidates.generation)
-                kind.must_prove = True
+                kind.restart(self.candidates.generation, must_prove=True)
             elif current.strange and kind.rounds < _TAPE_ROUNDS:
-                kind.state = "tape"     # more calls than the tape has seen
+                kind.state = "tape"     # more calls than the tapes have seen
                 kind.rounds += 1
             elif not current.irregular:
-                self.planning.compare(current.tape, current.base, peak,
-                                      self.overhead, self.iterations)
-        elif over and current.tape is None:
+                self.planning.compare(current.tapes, current.bases, self.iterations)
+        elif over and current.tapes is None:
             self.events.over_budget(self.iterations - 1, taken, self.settings.limit)
-            kind.restart(self.candidates.generation)
-            kind.must_prove = True
+            kind.restart(self.candidates.generation, must_prove=True)
 
     def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
         if not over and not current.proofs and not current.spilled \
@@ -588,35 +532,35 @@ class Controller(Watcher):
             if kind.rounds >= _TAPE_ROUNDS:
                 kind.state, kind.rounds = "planned", 0
             return
-        tape = self.planning.record(current, kind)
-        tape.margin = self.planning.first_margin(self.device.peak(), self.overhead)
-        kind.state, kind.rounds = "planned", 0
-        kind.keep_tape(tape)
-        if not self.planning.solve(tape, current.base, self.iterations):
+        device = current.taped
+        assert device is not None
+        tape = self.planning.record(current, kind, device)
+        tape.margin = self.planning.first_margin(device.peak(), device.overhead)
+        kind.rounds = 0
+        tapes = kind.keep_tape(tape, current.shapes, current.size, current.calls[:])
+        if tapes is None:
             return
-        if self.candidates.close_again(tape.plan["floor_bytes"]):
+        kind.state = "planned"
+        if self.planning.solve(tapes, current.bases, self.iterations):
+            self._open_or_close(kind, tapes)
+
+    def _open_or_close(self, kind: Kind, tapes: Tapes) -> None:
+        """Judge by a first plan whether a block had better be several, or one again."""
+        if self.candidates.close_again(tapes.floors):
             kind.restart(self.candidates.generation)
             return
-        call = self.planning.sets_peak_alone(tape)
+        call = self.planning.sets_peak_alone(tapes)
         if call is not None and self.candidates.open(call.block):
-            self.candidates.trial = call.block, tape.plan["floor_bytes"]
+            self.candidates.trial = call.block, tapes.floors
             kind.restart(self.candidates.generation)
 
     # -- what the report asks -----------------------------------------------
 
     @property
-    def latest_tape(self) -> Optional[Tape]:
-        """The tape of the kind that ran last."""
+    def latest_tapes(self) -> Optional[Tapes]:
+        """Those of the kind that ran last."""
         kinds = [k for k in self.kinds.values() if k.latest is not None]
         return max(kinds, key=lambda k: k.used).latest if kinds else None
-
-    @property
-    def predicted(self) -> Optional[int]:
-        """The peak that the plan in force predicts."""
-        tape = self.latest_tape
-        if not tape or not tape.plan:
-            return None
-        return tape.predicted(tape.last_base) + self.overhead
 
     def recomputed(self) -> set[Call]:
         """The calls that the plans in force recompute."""
@@ -635,7 +579,7 @@ class Controller(Watcher):
             self.ranges.after_fork()
         self.current = None
         self.iterations = 0
-        self.first_peak = self.last_peak = self.max_peak = 0
+        self.devices.after_fork()
         self.events.clear()
 
 

@@ -1,10 +1,10 @@
-"""The device that an iteration works on: the CPU, or one CUDA device."""
+"""One device: the CPU or a CUDA device, and what the ledger says of it."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 import torch
 
@@ -17,6 +17,19 @@ _FIRST_CUDA = 1     # index in the ledger, agent/ledger.h
 _CUDA_DEVICES = 32
 
 
+class Peaks:
+    """The peaks of iterations: of the first, of the last and the highest."""
+
+    def __init__(self) -> None:
+        self.first = self.last = self.max = 0
+
+    def add(self, peak: int) -> None:
+        """One more iteration."""
+        self.first = self.first or peak
+        self.last = peak
+        self.max = max(self.max, peak)
+
+
 class Device:
     """What the ledger says of one device. Bytes throughout.
 
@@ -24,6 +37,8 @@ class Device:
         index: in the ledger.
         cuda: the index of the CUDA device; None for the CPU.
         name: as torch names it.
+        peaks: of what was taken in the iterations that worked on it.
+        overhead: by how much the last of them took more than its tensors.
     """
 
     def __init__(self, agent: "Agent", cuda: Optional[int] = None) -> None:
@@ -31,6 +46,20 @@ class Device:
         self.cuda = cuda
         self.index = 0 if cuda is None else _FIRST_CUDA + cuda
         self.name = "cpu" if cuda is None else f"cuda:{cuda}"
+        self.peaks = Peaks()
+        self.overhead = 0
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is on it."""
+        if self.cuda is None:
+            return not tensor.is_cuda
+        return tensor.is_cuda and tensor.device.index == self.cuda
+
+    def measure(self) -> None:
+        """An iteration that worked on it has ended."""
+        taken = self.taken_peak()
+        self.peaks.add(taken)
+        self.overhead = taken - self.peak()
 
     def live(self) -> int:
         """Tensor memory in use."""
@@ -52,23 +81,16 @@ class Device:
         """Begin to look for new peaks."""
         self._agent.peak_reset(self.index)
         if self.cuda is not None:
-            self._ask_reserved(self.cuda)
+            self.ask_reserved()
             self._agent.taken_peak_reset(self.cuda)
 
-    def give_back(self) -> None:
-        """Return cached memory that no tensor uses to the device."""
-        if self.cuda is not None and not _cuda_busy():
-            with torch.cuda.device(self.cuda):
-                torch.cuda.empty_cache()
-            self._ask_reserved(self.cuda)
-
-    def _ask_reserved(self, cuda: int) -> None:
+    def ask_reserved(self) -> None:
         """Expandable segments that were given back since the last allocation are
         known to torch alone.
         """
-        if torch.cuda.get_allocator_backend() == "native":
-            stats = torch.cuda.memory_stats_as_nested_dict(cuda)
-            self._agent.reserved(cuda, stats["reserved_bytes"]["all"]["current"])
+        if self.cuda is not None and torch.cuda.get_allocator_backend() == "native":
+            stats = torch.cuda.memory_stats_as_nested_dict(self.cuda)
+            self._agent.reserved(self.cuda, stats["reserved_bytes"]["all"]["current"])
 
     def outside(self) -> int:
         """What others than torch's allocator took from the CUDA device."""
@@ -81,32 +103,35 @@ class Device:
         return int(torch.cuda.get_device_properties(self.cuda).total_memory)
 
 
-def _cuda_busy() -> bool:
-    """Whether a graph is captured: nothing may be freed."""
-    return bool(torch.cuda.is_current_stream_capturing())
+def give_back(devices: Iterable[Device]) -> None:
+    """Return cached memory that no tensor uses to the devices."""
+    if torch.cuda.is_current_stream_capturing():
+        return                          # nothing may be freed
+    torch.cuda.empty_cache()            # of all devices
+    for device in devices:
+        device.ask_reserved()
 
 
 def find(agent: "Agent", module: torch.nn.Module, args: Any,
-         kwargs: Any) -> Optional[Device]:
-    """The device of a root call: where most of its parameters and inputs are.
+         kwargs: Any) -> list[Optional[int]]:
+    """The CUDA devices of a root call's parameters and inputs, rising; [None], the
+    CPU, where there are none.
 
-    None where the ledger cannot count: another kind of device, or a CUDA
+    Nothing where the ledger cannot count: another kind of device, or a CUDA
     allocator that tells nothing.
     """
-    bytes_on: dict[torch.device, int] = {}
-    for tensor in (*module.parameters(), *tensors.tensors_in((args, kwargs))):
-        where = tensor.device
-        bytes_on[where] = bytes_on.get(where, 0) + tensor.numel() + 1
-    kinds = {where.type for where in bytes_on}
+    places = {tensor.device for tensor in
+              (*module.parameters(), *tensors.tensors_in((args, kwargs)))}
+    kinds = {place.type for place in places}
     if not kinds <= {"cpu", "cuda"}:
-        return None
+        return []
     if "cuda" not in kinds:
-        return Device(agent)
-    if not agent.live_cuda_hooks():
-        return None
-    where = max((w for w in bytes_on if w.type == "cuda"), key=bytes_on.__getitem__)
-    index = where.index if where.index is not None else torch.cuda.current_device()
-    return Device(agent, index) if index < _CUDA_DEVICES else None
+        return [None]
+    indices = {torch.cuda.current_device() if place.index is None else place.index
+               for place in places if place.type == "cuda"}
+    if not agent.live_cuda_hooks() or max(indices) >= _CUDA_DEVICES:
+        return []
+    return [*sorted(indices)]
 
 
 @functools.lru_cache(maxsize=1)
@@ -116,16 +141,6 @@ def say_what_is_unseen(agent: "Agent") -> None:
         agent.log("warning", "degraded: torch's CUDA library has the runtime inside; "
                              "what others than torch take from the device is not "
                              "seen")
-
-
-def several(module: torch.nn.Module, cuda: int) -> list[str]:
-    """The CUDA devices that a module's parameters are on beside ``cuda``, and that;
-    none if there is no other.
-    """
-    if torch.cuda.device_count() < 2:
-        return []
-    devices = {cuda} | {p.device.index for p in module.parameters() if p.is_cuda}
-    return [f"cuda:{n}" for n in sorted(devices)] if len(devices) > 1 else []
 
 
 def phantom_room() -> int:

@@ -26,11 +26,13 @@ class Events:
             self.list.append({"iteration": iteration, "kind": kind,
                               "detail": detail})
 
-    def over_budget(self, iteration: int, peak: int, budget: int) -> None:
-        """An iteration's peak exceeded the budget."""
-        detail = f"peak {peak} bytes, {peak - budget} over the budget"
+    def over_budget(self, iteration: int, peak: int, budget: int,
+                    where: str = "") -> None:
+        """An iteration's peak exceeded the budget. where: on which of several devices.
+        """
+        detail = f"peak {peak} bytes{where}, {peak - budget} over the budget"
         self.add(iteration, "over_budget", detail)
-        self._agent.log("info", f"iteration {iteration} peaked at {size(peak)}, "
+        self._agent.log("info", f"iteration {iteration} peaked at {size(peak)}{where}, "
                                 f"over the budget of {size(budget)}")
 
     def say_once(self, topic: str, line: str) -> None:

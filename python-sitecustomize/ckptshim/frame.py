@@ -19,6 +19,7 @@ from .sums import LARGE, Digester, Digests, Sum, identity
 
 if TYPE_CHECKING:
     from .blocks import Call
+    from .device import Device
 
 _ref = weakref.ref
 
@@ -43,7 +44,8 @@ class Frame:
     """One call of a selected module whose saved tensors are in our hands."""
 
     __slots__ = ("call", "original", "module", "note", "handles", "state",
-                 "outside", "stride", "digests", "spilled", "light", "__weakref__")
+                 "outside", "stride", "digests", "spilled", "light", "inner",
+                 "__weakref__")
 
     def __init__(self, call: "Call", original: Any, module: torch.nn.Module) -> None:
         self.call = call
@@ -57,6 +59,7 @@ class Frame:
         self.digests: Optional[Digests] = None
         self.spilled: dict[int, SpilledTensor] = {}
         self.light = False
+        self.inner = False      # a backward ran in its forward
 
     def packer(self, failed: Callable[[Exception], None],
                digester: Optional[Digester] = None) -> Callable[[torch.Tensor], Handle]:
@@ -122,6 +125,10 @@ class Frame:
         return [h for r in self.handles
                 if (h := r()) is not None and (t := h.tensor) is not None
                 and tensors.address(t) not in outside and tensors.droppable(t)]
+
+    def is_on(self, device: "Device") -> bool:
+        """Whether it alone holds anything there."""
+        return any(h.tensor is not None and device.has(h.tensor) for h in self.own())
 
     def weigh(self, held: list[torch.Tensor]) -> None:
         """See whether the tensors that are recomputed and what they are computed

@@ -225,6 +225,8 @@ class Frames:
                     self._watcher.failed(error)
                 if frame.state == PROVE:
                     self._keep(frame)
+            elif frame.note is not None:        # it is not decided yet
+                frame.inner = True
         return self.unpack(handle)
 
     def _keep(self, frame: Frame) -> None:

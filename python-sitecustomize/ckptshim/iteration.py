@@ -9,19 +9,22 @@ from typing import Any, NamedTuple, Optional
 import torch
 
 from .blocks import Call
+from .device import Device
 from .frame import Frame
-from .kinds import Kind, Tape
+from .kinds import Kind, Tapes
 
 
 class Iteration:
     """What is known of the iteration in progress."""
 
-    def __init__(self, kind: Optional[Kind], mode: str, base: int) -> None:
+    def __init__(self, kind: Kind, mode: str, bases: dict[Device, int]) -> None:
         self.kind = kind
         self.mode = mode                # measure, prove, tape, planned, free
-        self.base = base
-        self.tape: Optional[Tape] = None
-        self.trust = kind.trust if kind else ""
+        self.bases = bases              # bytes of each device at the start
+        self.taped: Optional[Device] = None         # with mode tape: which is
+        self.tapes: Optional[Tapes] = None
+        self.roots = {id(kind.root())}  # modules whose devices are known
+        self.trust = kind.trust
         self.shapes: Any = ()
         self.size = 0
         self.calls: list[Call] = []     # in the order of their forwards

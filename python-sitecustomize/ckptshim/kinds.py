@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 import torch
 
 from . import tensors
 from .blocks import Call
+from .device import Device
 
 Shapes = tuple[tuple[int, ...], ...]
 _TAPES = 8
@@ -48,18 +49,16 @@ def covers(large: Shapes, small: Shapes) -> bool:
 
 
 class Tape:
-    """One measured iteration with everything trusted dropped, and its plan."""
+    """One device in a measured iteration with everything trusted dropped, and what
+    the plan means there. Bytes throughout.
+    """
 
-    def __init__(self, shapes: Shapes, calls: list[Call],
-                 profile: dict[str, Any]) -> None:
-        self.shapes = shapes
-        self.calls = calls
+    def __init__(self, device: Device, profile: dict[str, Any]) -> None:
+        self.device = device
         self.profile = profile          # one entry of profile.json's "kinds"
         self.base: int = profile["segments"][0]["live"]
         self.plan: dict[str, Any] = {}  # one entry of plan.json's "plans"
         self.plan_base: int = self.base
-        self.known = set(calls)
-        self.recompute: set[Call] = set()
         self.last_base = self.base
         self.margin = 0                 # left free below the budget
         self.relaxed = False            # that was made smaller, or must not be
@@ -69,13 +68,69 @@ class Tape:
         peak: int = self.plan["predicted_bytes"]
         return peak + base - self.plan_base
 
-    def adopt(self, plan: dict[str, Any], base: int) -> bool:
-        """Put a plan in force; whether any decision changed."""
-        chosen = {c for c, d in zip(self.calls, plan["decisions"])
-                  if d["decision"] == "recompute"}
-        changed = chosen != self.recompute or not self.plan
-        self.plan, self.plan_base, self.recompute = plan, base, chosen
+    @property
+    def floor(self) -> int:
+        """The lowest peak of any plan, for an iteration that starts like the last."""
+        return int(self.plan["floor_bytes"] + self.last_base - self.plan_base)
+
+
+class Tapes:
+    """The tapes of one kind of iteration, each device's of an iteration of its own,
+    and what is recomputed. A call is dropped or kept on all devices alike.
+
+    Attributes:
+        shapes: inputs up to this size are known to need no more.
+        calls: in the order of their forwards, the same on each tape.
+        planned: a plan is in force.
+    """
+
+    def __init__(self, shapes: Shapes, size: int, calls: list[Call]) -> None:
+        self.shapes = shapes
+        self.size = size
+        self.calls = calls
+        self.known = set(calls)
+        self.each: list[Tape] = []
+        self.planned = False
+        self.recompute: set[Call] = set()
+
+    def __iter__(self) -> Iterator[Tape]:
+        return iter(self.each)
+
+    def can_add(self, shapes: Shapes, calls: list[Call]) -> bool:
+        """Whether an iteration made the same calls, with inputs of the same ranks."""
+        return (calls == self.calls
+                and [*map(len, shapes)] == [*map(len, self.shapes)])
+
+    def add(self, tape: Tape, shapes: Shapes, size: int) -> None:
+        """One more device, recorded with inputs of these shapes."""
+        self.each.append(tape)
+        self.shapes = tuple(tuple(map(min, a, b)) for a, b in zip(self.shapes, shapes))
+        self.size = min(self.size, size)
+
+    def adopt(self, plans: list[dict[str, Any]], bases: dict[Device, int]) -> bool:
+        """Put a plan in force, each device's view of it; whether a decision changed."""
+        chosen = {self.calls[i] for i in recomputed(plans)}
+        changed = chosen != self.recompute or not self.planned
+        for tape, plan in zip(self.each, plans):
+            tape.plan, tape.plan_base = plan, bases[tape.device]
+        self.planned, self.recompute = True, chosen
         return changed
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the plan in force holds the budget on every device."""
+        return all(tape.plan["feasible"] for tape in self.each)
+
+    @property
+    def floors(self) -> list[int]:
+        """The lowest peaks of any plan, when the one in force was made."""
+        return [tape.plan["floor_bytes"] for tape in self.each]
+
+
+def recomputed(plans: Iterable[dict[str, Any]]) -> set[int]:
+    """The indices of the calls that any of these plans recomputes."""
+    return {i for plan in plans for i, entry in enumerate(plan["decisions"])
+            if entry["decision"] == "recompute"}
 
 
 class Kind:
@@ -89,38 +144,74 @@ class Kind:
         self.state = "prove"            # prove, tape, planned, free
         self.must_prove = False         # the budget is known to be too small
         self.rounds = 0                 # iterations in this state
-        self.tapes: list[Tape] = []
+        self.devices: list[Device] = []
+        self.tapes: list[Tapes] = []
+        self.unfinished: Optional[Tapes] = None     # some devices are to come
         self.iterations = 0
         self.peak = 0
-        self.last: Optional[tuple[int, int]] = None     # base, peak
+        self.last: dict[Device, tuple[int, int]] = {}   # base, peak
         self.generation = 0
         self.used = 0                   # the number of its last iteration
         self.renewals = 0               # for blocks that no proof has met
 
-    def restart(self, generation: int) -> None:
-        """Learn again: other candidates, or a budget that is too small."""
+    def restart(self, generation: int, must_prove: bool = False) -> None:
+        """Learn again: other candidates or devices, or a budget that is too small."""
         self.state = "prove"
         self.rounds = 0
         self.tapes.clear()
+        self.unfinished = None
         self.generation = generation
+        self.must_prove |= must_prove
 
-    def find(self, shapes: Shapes) -> Optional[Tape]:
-        """The smallest tape that is at least as large as these inputs."""
+    def work_on(self, devices: list[Device]) -> bool:
+        """Its iterations have turned out to be on these devices; whether tapes of
+        fewer are to be made anew.
+        """
+        stale = devices != self.devices and self.state in ("tape", "planned")
+        self.devices = devices
+        if stale:
+            self.restart(self.generation, must_prove=True)
+        return stale
+
+    def still_fits(self, bases: dict[Device, int], limit: int) -> bool:
+        """Whether an iteration like the last that starts at these bytes would fit."""
+        return all(last[1] + bases[device] - last[0] <= limit
+                   for device, last in self.last.items() if device in bases)
+
+    def find(self, shapes: Shapes) -> Optional[Tapes]:
+        """The smallest tapes that are at least as large as these inputs."""
         fitting = [t for t in self.tapes if covers(t.shapes, shapes)]
         if not fitting:
             return None
-        tape = min(fitting, key=lambda t: t.profile["size"])
-        self.tapes.remove(tape)
-        self.tapes.append(tape)
-        return tape
+        tapes = min(fitting, key=lambda t: t.size)
+        self.tapes.remove(tapes)
+        self.tapes.append(tapes)
+        return tapes
 
-    def keep_tape(self, tape: Tape) -> None:
-        """Remember a tape; it replaces those it covers."""
-        self.tapes = [t for t in self.tapes if t.shapes != tape.shapes]
-        self.tapes.append(tape)
+    def next_device(self) -> Device:
+        """Of which the next tape is to be."""
+        have = len(self.unfinished.each) if self.unfinished else 0
+        return self.devices[have]
+
+    def keep_tape(self, tape: Tape, shapes: Shapes, size: int,
+                  calls: list[Call]) -> Optional[Tapes]:
+        """Remember a tape. If it was the last device's: the tapes of all, which replace
+        those of the same shapes.
+        """
+        tapes = self.unfinished or Tapes(shapes, size, calls)
+        self.unfinished = None
+        if not tapes.can_add(shapes, calls):
+            return None                 # another path through the model: from the start
+        tapes.add(tape, shapes, size)
+        if len(tapes.each) < len(self.devices):
+            self.unfinished = tapes
+            return None
+        self.tapes = [t for t in self.tapes if t.shapes != tapes.shapes]
+        self.tapes.append(tapes)
         del self.tapes[:-_TAPES]
+        return tapes
 
     @property
-    def latest(self) -> Optional[Tape]:
-        """The tape used last."""
+    def latest(self) -> Optional[Tapes]:
+        """The tapes used last."""
         return self.tapes[-1] if self.tapes else None

@@ -113,6 +113,8 @@ class Modes(NamedTuple):
         stack: the function modes in force, outermost first.
         default_device: what the innermost ``with torch.device`` set.
         place: index of the current CUDA device, None without CUDA.
+        streams: the current stream of each of several CUDA devices in use. Of one the
+            engine sets that of the forward when it asks for what was saved.
     """
 
     flags: list[Any]
@@ -120,6 +122,15 @@ class Modes(NamedTuple):
     stack: tuple[Any, ...]
     default_device: Any
     place: Optional[int]
+    streams: tuple[Any, ...]
+
+
+_several: list[int] = []    # CUDA devices
+
+
+def follow_streams(devices: list[int]) -> None:
+    """From now on the current streams of these CUDA devices belong to the modes."""
+    _several[:] = devices
 
 
 def take() -> Modes:
@@ -128,7 +139,8 @@ def take() -> Modes:
     return Modes([*map(_call, _GETTERS)], torch.is_autocast_cache_enabled(),
                  tuple(map(_mode_at, range(depth))) if depth else (),
                  _device.CURRENT_DEVICE,
-                 torch.cuda.current_device() if _HAS_CUDA and _cuda_in_use() else None)
+                 torch.cuda.current_device() if _HAS_CUDA and _cuda_in_use() else None,
+                 tuple(map(_C._cuda_getCurrentStream, _several)) if _several else ())
 
 
 class Present(NamedTuple):
@@ -204,6 +216,9 @@ def _write(target: Modes, flags: list[Any]) -> None:
                 _push(mode)
     if _device.CURRENT_DEVICE is not target.default_device:
         _device.CURRENT_DEVICE = target.default_device
+    for stream in target.streams:
+        if _C._cuda_getCurrentStream(stream[1]) != stream:
+            _C._cuda_setStream(*stream)         # and makes its device the current one
     if target.place is not None and torch.cuda.current_device() != target.place:
         torch.cuda.set_device(target.place)
 

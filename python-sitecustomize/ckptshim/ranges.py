@@ -27,6 +27,7 @@ from .discover import Candidate
 if TYPE_CHECKING:
     from .bridge import Agent
     from .candidates import Candidates
+    from .device import Device
     from .events import Events
 
 _TEXTS = 1023           # that are reported, as many as the ledger has numbers for
@@ -169,10 +170,9 @@ class Ranges:
 
     # -- iterations ----------------------------------------------------------
 
-    def settle(self, device: int) -> bool:
-        """An iteration has ended. Whether there are blocks that it has not tried.
-
-        device: index in the ledger of the device that it worked on.
+    def settle(self, devices: list["Device"]) -> bool:
+        """An iteration that worked on these devices has ended. Whether there are blocks
+        that it has not tried.
         """
         self._iterations += 1
         if not self._watched:
@@ -187,7 +187,7 @@ class Ranges:
                 block.name = _dotted(module, root)
         late = self._find()
         self._enter_blocks()
-        self._measure(device)
+        self._measure(devices)
         if self._iterations == _SAY_AFTER and not self._named:
             self._say_nothing_named()
         if late or tried:
@@ -247,15 +247,18 @@ class Ranges:
             if text is not None and text.block is None and module is not None:
                 text.block = self._block(module)
 
-    def _measure(self, device: int) -> None:
-        """The bytes of each text at the iteration's peak."""
+    def _measure(self, devices: list["Device"]) -> None:
+        """The bytes of each text at the iteration's peaks, all devices together."""
         counted = [text for text in self._texts.values() if text.number]
         if not counted:
             return
-        found = self._agent.range_bytes(device, 1 + max(t.number for t in counted))
+        numbers = 1 + max(t.number for t in counted)
+        found = [self._agent.range_bytes(d.index, numbers) for d in devices]
         for text in counted:
-            if found[text.number].openings != text.bytes.openings:
-                text.bytes = found[text.number]
+            each = [bytes_[text.number] for bytes_ in found]
+            if each[0].openings != text.bytes.openings:
+                text.bytes = RangeBytes(each[0].openings, sum(b.tensors for b in each),
+                                        sum(b.outside for b in each))
 
     def _say_nothing_named(self) -> None:
         several = sum(text.calls > 1 for text in self._texts.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 import torch
 
@@ -19,6 +19,8 @@ from .units import size
 
 if TYPE_CHECKING:
     from .controller import Controller
+    from .device import Device
+    from .kinds import Tapes
 
 _PLAIN = 2          # iterations without a plan: the second has optimizer state
 _MOST = 16          # iterations that a plan may take
@@ -40,7 +42,8 @@ class Rehearsal:
         self._folder = folder
         self._write = write
         self._seen = 0                  # iterations on a CUDA device, unplanned
-        self._plain: Optional[tuple[int, int, int]] = None
+        # Of each device: tensors, taken, by others than torch.
+        self._plain: dict[Device, tuple[int, int, int]] = {}
         self._planned = 0
         settings = controller.settings
         settings.measure_only = True
@@ -50,18 +53,18 @@ class Rehearsal:
     def after_iteration(self) -> None:
         """Go on, or end the job."""
         c = self._controller
-        if c.device.cuda is None:
+        if not c.devices.cuda:
             if c.iterations >= _PLAIN + self._iterations:
                 c.agent.log("error", f"rank {_rank()}: {c.iterations} iterations have "
                                      "run on the CPU, none on a CUDA device")
                 _leave()
             return
-        if self._plain is None:
+        if not self._plain:
             self._seen += 1
             if self._seen == _PLAIN:
                 self._measured()
-        tape = c.latest_tape
-        if tape is not None and tape.plan and c.planned:
+        tapes = c.latest_tapes
+        if tapes is not None and tapes.planned and c.planned:
             self._planned += 1
         if self._planned >= self._iterations or c.broken \
                 or c.iterations >= _MOST + self._iterations:
@@ -70,8 +73,8 @@ class Rehearsal:
     def _measured(self) -> None:
         """The plain iterations are over: from here on as with a budget."""
         c = self._controller
-        device = c.device
-        self._plain = (device.peak(), device.taken_peak(), device.outside())
+        self._plain = {device: (device.peak(), device.taken_peak(), device.outside())
+                       for device in c.devices.now}
         settings = c.settings
         settings.measure_only = False
         if not settings.budget.isdigit():
@@ -88,45 +91,59 @@ class Rehearsal:
     def lines(self) -> list[str]:
         """The findings."""
         c = self._controller
-        device, budget = c.device, c.settings.limit
-        allocated, taken, outside = self._plain or (0, 0, 0)
-        name = torch.cuda.get_device_name(device.cuda)
-        fits = taken <= budget
-        lines = [
-            f"{name}, rank {_rank()}: {size(device.memory())}, of "
-            f"which {size(budget)} for this job",
-            f"  without a plan     tensors {size(allocated)}, taken from the device "
-            f"{size(taken)} (by others than torch {size(outside)}): "
-            + ("it fits" if fits else "it does NOT fit")]
-        tape = c.latest_tape
-        if tape is None or not tape.plan:
+        devices, tapes = c.devices.now, c.latest_tapes
+        first = devices[0]
+        name, several = torch.cuda.get_device_name(first.cuda), len(devices) > 1
+        names = " and ".join(device.name for device in devices)
+        lines = [f"{name}, rank {_rank()}: {size(first.memory())}, of which "
+                 f"{size(c.settings.limit)} for this job"
+                 + (f", on each of {names}" if several else "")]
+        for device in devices:
+            lines += [f"  {device.name}"] if several else []
+            lines += self._device_lines(device, tapes)
+        if tapes is None or not tapes.planned:
             events = [e["detail"] for e in c.events.list[-3:]]
             why = "; ".join(map(str, events)) or "no block could be recomputed"
             return [*lines, f"  no plan was made: {why}"]
-        floor = tape.plan["floor_bytes"] + tape.last_base - tape.plan_base
-        lines.append(f"  lowest peak        tensors {size(floor)}, every block "
-                     "recomputed where that helps")
-        held = c.last_peak <= budget
-        lines.append(
-            f"  under the plan     tensors {size(tape.predicted(tape.last_base))}, "
-            f"taken from the device {size(c.last_peak)}: "
-            + ("it fits" if held else "it does NOT fit"))
-        return lines + self._cost_lines(tape)
+        return lines + self._cost_lines(tapes)
 
-    def _cost_lines(self, tape: Any) -> list[str]:
-        costs = self._controller.costs
+    def _device_lines(self, device: "Device", tapes: Optional["Tapes"]) -> list[str]:
+        budget = self._controller.settings.limit
+        allocated, taken, outside = self._plain.get(device, (0, 0, 0))
+        lines = [
+            f"  without a plan     tensors {size(allocated)}, taken from the device "
+            f"{size(taken)} (by others than torch {size(outside)}): "
+            f"{_fits(taken, budget)}"]
+        for tape in tapes if tapes is not None and tapes.planned else ():
+            if tape.device is not device:
+                continue
+            lines += [
+                f"  lowest peak        tensors {size(tape.floor)}, every block "
+                "recomputed where that helps",
+                "  under the plan     tensors "
+                f"{size(tape.predicted(tape.last_base))}, taken from the device "
+                f"{size(device.peaks.last)}: {_fits(device.peaks.last, budget)}"]
+        return lines
+
+    def _cost_lines(self, tapes: "Tapes") -> list[str]:
+        costs = self._controller.devices.costs
         assert costs is not None
-        every = [costs.of(call) for call in tape.calls]
-        chosen = [costs.of(call) for call in tape.recompute]
+        every = [costs.of(call) for call in tapes.calls]
+        chosen = [costs.of(call) for call in tapes.recompute]
         flops, all_flops = (sum(c.flops for c in some) for some in (chosen, every))
         moved = sum(c.bytes for c in chosen)
         ms = sum(map(costs.rates.ms, chosen))
         share = 100 * flops / all_flops if all_flops else 0.0
         return [
-            f"  recomputed         {len(tape.recompute)} of {len(tape.calls)} blocks: "
-            f"{flops / 1e12:.3f} TFLOP, {size(moved)} read and written an iteration",
+            f"  recomputed         {len(tapes.recompute)} of {len(tapes.calls)} "
+            f"blocks: {flops / 1e12:.3f} TFLOP, {size(moved)} read and written an "
+            "iteration",
             f"                     ({share:.0f} % of all blocks' forwards), at least "
             f"{ms:.1f} ms at this device's peak rates"]
+
+
+def _fits(taken: int, budget: int) -> str:
+    return "it fits" if taken <= budget else "it does NOT fit"
 
 
 def _rank() -> str:

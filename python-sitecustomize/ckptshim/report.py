@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
@@ -16,6 +16,8 @@ from .units import size
 if TYPE_CHECKING:
     from .blocks import Block
     from .controller import Controller
+    from .device import Device, Peaks
+    from .kinds import Kind, Tape, Tapes
 
 _MODE = 0o600
 
@@ -75,8 +77,8 @@ class Report:
         os.makedirs(folder, exist_ok=True)
         _write(folder, f"run.{self._pid}.json", self.document())
         planning = self._controller.planning
-        tapes = [k.latest for k in self._controller.kinds.values()
-                 if k.latest is not None and k.latest.plan]
+        tapes = [tape for kind in self._controller.kinds.values()
+                 for tape in _planned(kind.latest)]
         if tapes:
             _write(folder, "profile.json", planning.document(tapes))
             _write(folder, "plan.json", {"format": "ckptagent.plan", "version": 1,
@@ -85,48 +87,82 @@ class Report:
     def document(self) -> dict[str, Any]:
         """The content of run.PID.json, as CONTRACT.md draws it."""
         c = self._controller
-        tape = c.latest_tape
-        plan = tape.plan if tape is not None else {}
+        tapes = c.latest_tapes
+        planned = tapes is not None and tapes.planned
         budget = c.settings.limit if c.settings.budget.isdigit() else None
-        if c.settings.minimum and plan:
-            budget = plan["budget_bytes"]
-        feasible = plan.get("feasible", True) if plan else self._fits(budget)
+        if c.settings.minimum and tapes is not None and planned:
+            budget = max(tape.plan["budget_bytes"] for tape in tapes)
+        feasible = self._feasible(tapes) if planned else self._fits(budget)
         chosen = c.recomputed()
         ranges = {} if c.ranges is None else {"ranges": c.ranges.entries()}
+        devices = c.devices.measured()
+        several = {"devices": [_device(d, tapes) for d in devices]}
         return {
             "format": "ckptagent.run", "version": 1, "pid": self._pid,
-            "rank": _rank(), "device": c.device.name, "torch": torch.__version__,
+            "rank": _rank(), "device": c.devices.tightest.name,
+            "torch": torch.__version__,
             "budget_bytes": budget, "planner": c.settings.planner,
             "iterations": c.iterations,
-            "peak_bytes": {"first": c.first_peak, "last": c.last_peak,
-                           "max": c.max_peak, "predicted": c.predicted or 0},
-            "floor_bytes": _floor(tape), "feasible": feasible,
+            "peak_bytes": _peaks(c.devices.peaks, _predicted(tapes)),
+            "floor_bytes": _floor(tapes), "feasible": feasible,
             "kinds": [_kind(k) for k in c.kinds.values() if k.iterations],
             "blocks": [_call(b, call, call in chosen) for b in c.candidates.all
                        for call in _listed(b)],
-            "events": c.events.list, **ranges}
+            "events": c.events.list, **ranges, **(several if devices[1:] else {})}
+
+    def _feasible(self, tapes: Any) -> bool:
+        return bool(self._controller.settings.minimum or tapes.feasible)
 
     def _fits(self, budget: Any) -> bool:
-        return budget is None or self._controller.last_peak <= budget
+        return budget is None or self._controller.devices.peaks.last <= budget
+
+    def _where(self) -> str:
+        devices = self._controller.devices
+        return f" on {devices.tightest.name}" if len(devices.now) > 1 else ""
 
     def _closing_line(self) -> str:
         c = self._controller
-        line = f"peak {size(c.last_peak)} in the last of {c.iterations} iterations"
-        if c.max_peak > c.last_peak:
-            line += f" (highest {size(c.max_peak)})"
+        peaks = c.devices.peaks
+        line = f"peak {size(peaks.last)}{self._where()} in the last of " \
+               f"{c.iterations} iterations"
+        if peaks.max > peaks.last:
+            line += f" (highest {size(peaks.max)})"
         if c.settings.budget.isdigit():
-            held = c.last_peak <= c.settings.limit
+            held = peaks.last <= c.settings.limit
             line += f", budget {size(c.settings.limit)} " + (
                 "held" if held else "not held")
         share = 100 * c.recompute_ms / c.wall_ms if c.wall_ms else 0.0
         return line + f", recomputing took {share:.1f} % of the time"
 
 
-def _floor(tape: Any) -> int:
-    """The lowest peak of any plan, for an iteration that starts like the last."""
-    if tape is None or not tape.plan:
-        return 0
-    return int(tape.plan["floor_bytes"] + tape.last_base - tape.plan_base)
+def _planned(tapes: Optional["Tapes"],
+             device: Optional["Device"] = None) -> list["Tape"]:
+    """The tapes with a plan: of all devices, or of one."""
+    if tapes is None or not tapes.planned:
+        return []
+    return [tape for tape in tapes if device in (None, tape.device)]
+
+
+def _floor(tapes: Optional["Tapes"], device: Optional["Device"] = None) -> int:
+    """The highest of their floors; 0: no plan was made."""
+    return max((tape.floor for tape in _planned(tapes, device)), default=0)
+
+
+def _predicted(tapes: Optional["Tapes"], device: Optional["Device"] = None) -> int:
+    """The peak that the plan in force predicts; 0: there is none."""
+    return max((tape.predicted(tape.last_base) + tape.device.overhead
+                for tape in _planned(tapes, device)), default=0)
+
+
+def _peaks(peaks: "Peaks", predicted: int) -> dict[str, int]:
+    return {"first": peaks.first, "last": peaks.last, "max": peaks.max,
+            "predicted": predicted}
+
+
+def _device(device: "Device", tapes: Optional["Tapes"]) -> dict[str, Any]:
+    return {"device": device.name,
+            "peak_bytes": _peaks(device.peaks, _predicted(tapes, device)),
+            "floor_bytes": _floor(tapes, device)}
 
 
 def _rank() -> int:
@@ -134,13 +170,12 @@ def _rank() -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _kind(kind: Any) -> dict[str, Any]:
-    tape = kind.latest
-    plan = tape.plan if tape is not None else {}
+def _kind(kind: "Kind") -> dict[str, Any]:
+    predicted = [tape.plan["predicted_bytes"] for tape in _planned(kind.latest)]
     return {"root": kind.root_name, "key": kind.key, "iterations": kind.iterations,
             "peak_bytes": kind.peak,
-            "predicted_bytes": plan.get("predicted_bytes", 0),
-            "floor_bytes": _floor(tape)}
+            "predicted_bytes": max(predicted, default=0),
+            "floor_bytes": _floor(kind.latest)}
 
 
 def _listed(block: "Block") -> list["Call"]:

@@ -114,7 +114,7 @@ class OnDevice:
     def differs(self, then: "OnDevice", rows: list[int]) -> torch.Tensor:
         """Which differ from those rows of then; on the device."""
         with torch.no_grad():
-            before = then._sums
+            before = then._sums.to(self._sums.device)
             if len(rows) < before.numel():
                 before = torch.stack([before[row] for row in rows])
             return self._sums != before

@@ -437,6 +437,29 @@ def test_report_shows_peak_holders_blocks_and_events(tmp_path: Path) -> None:
     assert not any(line.endswith(" ") for line in result.stdout.splitlines())
 
 
+def test_report_and_plan_tell_devices_apart(tmp_path: Path) -> None:
+    for name in ("run", "profile", "plan"):
+        target = "run.4242.json" if name == "run" else f"{name}.json"
+        shutil.copy(DATA / f"{name}_of_two_devices.json", tmp_path / target)
+    lines = [" ".join(line.split())
+             for line in ckptagent("report", tmp_path).stdout.splitlines()]
+    at = lines.index("devices")
+    assert lines[at + 2:at + 4] == [
+        "cuda:0 29.30 KiB 19.53 KiB 29.30 KiB 19.53 KiB 19.53 KiB",
+        "cuda:1 42.00 KiB 39.07 KiB 42.00 KiB 39.07 KiB 39.07 KiB"]
+    peaks = [line for line in lines if line.startswith("peak of GPT")]
+    assert ["cuda:0: 39.07 KiB" in peaks[0], "cuda:1: 42.00 KiB" in peaks[1]] == [
+        True, True]
+    plan = tmp_path / "new.json"
+    result = ckptagent("plan", tmp_path / "profile.json", "--budget", "43000", "-o",
+                       plan)
+    assert "kind 1: GPT, GPT(int64[2]), cuda:1, 3 calls" in result.stdout
+    assert [p["device"] for p in json.loads(plan.read_text())["plans"]] == [
+        "cuda:0", "cuda:1"]
+    assert ckptagent("validate", plan, tmp_path / "profile.json").returncode == 0
+    assert ckptagent("validate", plan, DATA / "profile.json").returncode == 1
+
+
 def test_report_takes_kept_blocks_from_the_run_without_a_plan(tmp_path: Path) -> None:
     run = json.loads((DATA / "run.json").read_text())
     for block in run["blocks"][:2]:

@@ -284,50 +284,6 @@ def test_another_device_than_the_first(phantom, libraries, extremes, tmp_path):
     assert any(b["decision"] == "recompute" for b in report["blocks"])
 
 
-SPLIT = """
-class Split(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = Model(layers=5).cuda(0), Model(layers=3).cuda(1)
-    def forward(self, x):
-        return self.second(self.first(x).to("cuda:1"))
-def train(steps):
-    torch.manual_seed(0)
-    model = {model}
-    x = torch.zeros(16, 512, 512, device="cuda:0")
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(steps):
-        model(x).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return [torch.cuda.get_rng_state(n).tolist() for n in (0, 1)]
-result = train(6)
-"""
-BY_HAND = """
-model = Split()
-def by_hand(x):
-    return model.second(model.first(x).to("cuda:1"))
-by_hand.parameters = model.parameters
-"""
-
-
-@pytest.mark.parametrize("model", ["Split()", "by_hand"])
-def test_a_model_on_two_devices_is_left_alone(phantom, libraries, tmp_path, model):
-    code = SPLIT.replace("{model}", model)
-    if model == "by_hand":
-        code = code.replace("result =", BY_HAND + "result =")
-    settings = {"CKPT_PHANTOM_COUNT": "2"}
-    plain = phantom.run(MODEL + code, **settings).result
-    streams, report, stderr = train(phantom, libraries, tmp_path, "min", code,
-                                    **settings)
-    assert streams == plain and streams[0] != streams[1]
-    said = [line for line in stderr.splitlines() if "standing down" in line]
-    assert len(said) == 1 and "the model is on cuda:0 and cuda:1" in said[0], stderr
-    # By hand, some had begun to be proven before the second device was met.
-    assert sum(b["recomputes"] for b in report["blocks"]) <= 5 * (model == "by_hand")
-    assert not any(b["decision"] == "recompute" for b in report["blocks"])
-
-
 def test_the_streams_of_every_device_are_put_back(phantom, libraries, tmp_path):
     """Blocks of the second device that draw on the first one's too."""
     code = """

@@ -41,27 +41,29 @@ class Event:
 
     made = 0
 
-    def __init__(self) -> None:
+    def __init__(self, device: int = 0) -> None:
         Event.made += 1
+        self.device = device
         self.at = 0.5 * Event.made
 
     def elapsed_time(self, end: Event) -> float:
-        return end.at - self.at
+        assert end.device == self.device
+        return (end.at - self.at) * (1 + self.device)
 
 
 @pytest.fixture
 def waits(monkeypatch):
-    """How often the device was waited for."""
+    """Which devices were waited for."""
     waited: list[int] = []
     monkeypatch.setattr(Clock, "_event", staticmethod(Event))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(1))
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return waited
 
 
 def clock_of(agent=None, **attributes) -> Clock:
     clock = Clock()
-    clock.cuda = True
+    clock.devices = [0]
     clock.cupti = Cupti(agent) if agent is not None else None
     for name, value in attributes.items():
         setattr(clock, name, value)
@@ -82,6 +84,21 @@ def test_events_are_read_once_an_iteration(waits):
     clock = clock_of()
     assert iteration(clock) == [0.5, 0.5] and len(waits) == 1
     assert iteration(clock, profile=False) == [0.0, 0.0] and len(waits) == 1
+
+
+def test_on_several_devices_the_longest_time_counts(waits):
+    clock = clock_of(devices=[0, 2])
+    assert iteration(clock) == [3.0, 3.0] and waits == [0, 2]
+
+
+def test_a_device_that_joins_meanwhile_is_not_compared_with_another(waits):
+    clock = clock_of(devices=[1])
+    clock.begin(True)
+    call, begin = SimpleNamespace(), clock.start()
+    clock.devices = [0, 1]
+    clock.stop(begin, call, "forward_ms")
+    clock.read()
+    assert call.forward_ms == 1.0
 
 
 def test_records_take_the_place_of_events(waits):
@@ -144,5 +161,5 @@ def test_where_costs_are_counted_events_say_nothing(waits):
 
 def test_on_a_cpu_the_time_that_passes_counts(waits):
     agent = Records()
-    clock = clock_of(agent, cuda=False)
+    clock = clock_of(agent, devices=[])
     assert all(ms > 0 for ms in iteration(clock)) and not agent.calls

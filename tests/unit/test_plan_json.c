@@ -106,6 +106,40 @@ static void a_plan_fits_the_kinds_that_its_profile_has(void **state)
 	free(profile);
 }
 
+static void each_device_has_a_plan_of_its_own(void **state)
+{
+	static const char request[] = "{\"kind\":1,\"planner\":\"optimal\","
+				      "\"target\":\"budget\","
+				      "\"value\":50000}";
+	char *profile = data_text("profile_of_two_devices.json");
+	char *text = data_text("plan_of_two_devices.json"), *judged;
+	char why_text[512];
+	struct why why = { why_text, sizeof(why_text) };
+	struct plans plans;
+
+	(void)state;
+	assert_int_equal(ckptplan_validate(text, profile, why_text,
+					   sizeof(why_text)),
+			 0);
+	assert_int_equal(ckptplan_judge(text, profile, request, &judged,
+					why_text, sizeof(why_text)),
+			 0);
+	assert_int_equal(plans_read(judged, &plans, &why), 0);
+	assert_string_equal(plans.plans[0].device, "cuda:1");
+	for (size_t i = 0; i < plans.plans[0].call_count; i++)
+		assert_int_not_equal(plans.plans[0].calls[i].decision,
+				     PLAN_RECOMPUTE);
+	plans_free(&plans);
+	free(text);
+	ckptplan_free(judged);
+	text = data_text("plan.json"); /* made where there was one device */
+	assert_int_equal(ckptplan_judge(text, profile, request, &judged,
+					why_text, sizeof(why_text)),
+			 -EINVAL);
+	free(text);
+	free(profile);
+}
+
 static void a_text_is_refused_above_64_mib_or_of_an_unknown_format(void **state)
 {
 	char *text = malloc((64 << 20) + 2);
@@ -180,8 +214,10 @@ static void a_profile_is_read_back_as_it_was_written(void **state)
 		struct profile again;
 		char why_text[512];
 		struct why why = { why_text, sizeof(why_text) };
-		char *text = profile_write(&profile), *second;
+		char *text, *second;
 
+		tape.device = round % 2 ? strdup("cuda:1") : NULL;
+		text = profile_write(&profile);
 		if (profile_read(text, &again, &why) < 0)
 			fail_msg("%s", why_text);
 		assert_int_equal(again.kinds[0].segment_count,
@@ -189,6 +225,10 @@ static void a_profile_is_read_back_as_it_was_written(void **state)
 		assert_memory_equal(again.kinds[0].segments, tape.segments,
 				    tape.segment_count *
 					    sizeof(*tape.segments));
+		if (round % 2)
+			assert_string_equal(again.kinds[0].device, "cuda:1");
+		else
+			assert_null(again.kinds[0].device);
 		second = profile_write(&again);
 		assert_string_equal(text, second);
 		free(text);
@@ -201,17 +241,19 @@ static void a_profile_is_read_back_as_it_was_written(void **state)
 
 static void plans_and_runs_are_read_back_as_they_were_written(void **state)
 {
-	static const char *const runs[] = { "run.json", "run_without_budget."
-							"json" };
+	static const char *const runs[] = { "run.json",
+					    "run_without_budget.json",
+					    "run_of_two_devices.json" };
 	struct why why = { NULL, 0 };
 	struct plans plans;
 	struct run run;
 	char *text, *first, *second;
 
 	(void)state;
-	text = data_text("plan.json");
+	text = data_text("plan_of_two_devices.json");
 	assert_int_equal(plans_read(text, &plans, &why), 0);
 	first = plans_write(&plans);
+	assert_non_null(strstr(first, "cuda:1"));
 	plans_free(&plans);
 	assert_int_equal(plans_read(first, &plans, &why), 0);
 	second = plans_write(&plans);
@@ -220,7 +262,7 @@ static void plans_and_runs_are_read_back_as_they_were_written(void **state)
 	free(text);
 	free(first);
 	free(second);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		text = data_text(runs[i]);
 		assert_int_equal(run_read(text, &run, &why), 0);
 		first = run_write(&run);
@@ -378,6 +420,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_document_is_taken_or_refused_by_name),
 		cmocka_unit_test(a_plan_fits_the_kinds_that_its_profile_has),
+		cmocka_unit_test(each_device_has_a_plan_of_its_own),
 		cmocka_unit_test(
 			a_text_is_refused_above_64_mib_or_of_an_unknown_format),
 		cmocka_unit_test(a_reason_is_cut_to_the_callers_buffer),
