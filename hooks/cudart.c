@@ -28,6 +28,8 @@
 #define RUNTIME "libcudart.so"
 
 typedef int malloc_fn(void **ptr, size_t bytes);
+typedef int malloc_pitch_fn(void **ptr, size_t *pitch, size_t width,
+			    size_t height);
 typedef int malloc_async_fn(void **ptr, size_t bytes, void *stream);
 typedef int malloc_from_pool_fn(void **ptr, size_t bytes, void *pool,
 				void *stream);
@@ -143,6 +145,19 @@ int hook_cuda_malloc(void **ptr, size_t bytes)
 	int error = forward ? forward(ptr, bytes) : NO_RUNTIME;
 
 	entered(error, ptr, bytes, SYMBOLS_CALLER, false);
+	return error;
+}
+
+/* Rows of `width` bytes, `pitch` apart. */
+int hook_cuda_malloc_pitch(void **ptr, size_t *pitch, size_t width,
+			   size_t height)
+{
+	malloc_pitch_fn *forward = (malloc_pitch_fn *)original(
+		HOOK_cuda_malloc_pitch, SYMBOLS_CALLER);
+	int error = forward ? forward(ptr, pitch, width, height) : NO_RUNTIME;
+
+	if (!error)
+		entered(error, ptr, *pitch * height, SYMBOLS_CALLER, false);
 	return error;
 }
 

@@ -4,8 +4,8 @@
  *   cuda_host STEP…
  *
  * The steps: local:LIBRARY, deep:LIBRARY (load one, with RTLD_DEEPBIND), then
- * its functions: malloc:BYTES, async:BYTES, pool:BYTES, free, free_async (the
- * latest allocation); old_free (the first one), free_null; books: what the
+ * its functions: malloc:BYTES, pitch:BYTES (two rows), async:BYTES, pool:BYTES,
+ * free, free_async (the latest allocation); old_free (the first one), free_null; books: what the
  * agent has for devices 1 and 2, by torch's caching allocator and by others;
  * shared: whether it can see torch's runtime. Results that are no success are
  * printed.
@@ -88,6 +88,8 @@ static void step(const char *name)
 		load(word, RTLD_DEEPBIND);
 	else if ((word = value(name, "malloc:")))
 		allocate("user_malloc", word);
+	else if ((word = value(name, "pitch:")))
+		allocate("user_pitch", word);
 	else if ((word = value(name, "async:")))
 		allocate("user_async", word);
 	else if ((word = value(name, "pool:")))

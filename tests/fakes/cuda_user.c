@@ -7,6 +7,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int user_malloc(void **ptr, size_t bytes);
+EXPORT int user_pitch(void **ptr, size_t bytes);
 EXPORT int user_async(void **ptr, size_t bytes);
 EXPORT int user_pool(void **ptr, size_t bytes);
 EXPORT int user_free(void *ptr);
@@ -15,6 +16,14 @@ EXPORT int user_free_async(void *ptr);
 int user_malloc(void **ptr, size_t bytes)
 {
 	return cudaMalloc(ptr, bytes);
+}
+
+/* Two rows. */
+int user_pitch(void **ptr, size_t bytes)
+{
+	size_t pitch;
+
+	return cudaMallocPitch(ptr, &pitch, bytes, 2);
 }
 
 int user_async(void **ptr, size_t bytes)

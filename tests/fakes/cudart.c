@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define PITCH 512
 #define OUT_OF_MEMORY 2 /* cudaErrorMemoryAllocation */
 
 static int allocate(const char *call, void **ptr, size_t bytes)
@@ -28,6 +29,13 @@ static int allocate(const char *call, void **ptr, size_t bytes)
 int cudaMalloc(void **ptr, size_t bytes)
 {
 	return allocate("malloc", ptr, bytes);
+}
+
+int cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
+{
+	if (width)
+		*pitch = (width + PITCH - 1) / PITCH * PITCH;
+	return allocate("pitch", ptr, width * height);
 }
 
 int cudaMallocAsync(void **ptr, size_t bytes, void *stream)

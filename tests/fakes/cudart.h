@@ -12,6 +12,8 @@
 #endif
 
 RUNTIME_API int cudaMalloc(void **ptr, size_t bytes);
+RUNTIME_API int cudaMallocPitch(void **ptr, size_t *pitch, size_t width,
+				size_t height);
 RUNTIME_API int cudaMallocAsync(void **ptr, size_t bytes, void *stream);
 RUNTIME_API int cudaMallocFromPoolAsync(void **ptr, size_t bytes, void *pool,
 					void *stream);

@@ -41,6 +41,16 @@ $nothing
 12 free nothing
 $nothing" local:libuser12.so malloc:0 books free_null books
 
+# Rows lie further apart than they are wide.
+run "12 pitch 1200
+device 1: 0 2048
+device 2: 0 0
+12 free
+$nothing" local:libuser12.so pitch:600 books free books
+run "12 pitch refused
+error 2
+$nothing" local:libuser12.so pitch:0 books
+
 # What libc10_cuda takes is cached, but for its calls that are tensors.
 run "12 malloc 64
 device 1: 64 0
