@@ -1,7 +1,7 @@
 /*
  * The lowest peak that any plan reaches, and the calls that every plan under
  * a budget must keep. Keeping a call only ever adds bytes to the segments that
- * happen, and takes away its own recompute; so a recompute that does not fit
+ * happen (noted.h), and takes away its own recompute; so a recompute that does not fit
  * although only forced calls are kept forces its call too, and a segment that
  * always happens and does not fit proves that no plan does. Both answers are
  * exact on every tape.

@@ -39,6 +39,12 @@ static void sum_costs(const struct tape *tape, int64_t *costs)
 				costs[i] += storage->bytes;
 		}
 	}
+	for (size_t j = 0; j < tape->noted_count; j++) {
+		const struct tape_noted *noted = &tape->noted[j];
+
+		if (noted->count == 1 && noted->low < noted->high)
+			costs[tape->noters[noted->first].call] -= noted->bytes;
+	}
 }
 
 static int rank_calls(struct improve *m)
@@ -78,7 +84,8 @@ int improve_init(struct improve *m, const struct tape *tape, int64_t budget,
 	m->bytes = malloc((tape->segment_count + 1) * sizeof(*m->bytes));
 	m->held = malloc(calls * sizeof(*m->held));
 	m->order = malloc(calls * sizeof(*m->order));
-	m->trials = WORK / (tape->segment_count + tape->storage_count + 1);
+	m->trials = WORK / (tape->segment_count + tape->storage_count +
+			    tape->noted_count + 1);
 	if (!m->bytes || !m->held || !m->order)
 		return -ENOMEM;
 	return rank_calls(m);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "noted.h"
+
 /* A droppable call while the nest is built. */
 struct life {
 	int32_t call;
@@ -11,6 +13,8 @@ struct life {
 	int32_t parent;	  /* index among the lives, -1: none */
 	int32_t node;	  /* its place in the nest */
 	int64_t cost;
+	int64_t credit; /* what its note holds, and it does not when kept */
+	int32_t quiet;	/* see quiet_until, -1: not yet looked for */
 };
 
 struct builder {
@@ -50,7 +54,8 @@ static void collect_lives(struct builder *b)
 		if (!call->dropped)
 			continue;
 		*life = (struct life){ (int32_t)i, call->from, call->to,
-				       -1,	   -1,	       0 };
+				       -1,	   -1,	       0,
+				       0,	   -1 };
 		if (b->request->view == NEST_RELAXED &&
 		    life->from <= b->request->after)
 			life->from = b->request->after + 1;
@@ -118,6 +123,59 @@ static void add_cost(struct builder *b, const struct tape_storage *storage)
 			return;
 		}
 	}
+}
+
+/*
+ * The first segment after a call's drop where its bytes matter: until then the
+ * tape stays so far below what there was just before the drop, and no other
+ * call has begun to live. What its note holds meanwhile needs no room.
+ */
+static int32_t quiet_until(const struct tape *tape, struct life *life)
+{
+	int32_t first = tape->calls[life->call].from;
+	const struct tape_segment *before = &tape->segments[first - 1];
+	int64_t room = before->mark == 'E' ? before->peak - life->cost : -1;
+
+	if (life->quiet >= 0)
+		return life->quiet;
+	life->quiet = first;
+	while (life->quiet < (int32_t)tape->segment_count &&
+	       tape->segments[life->quiet].mark != 'F' &&
+	       tape->segments[life->quiet].peak <= room)
+		life->quiet++;
+	return life->quiet;
+}
+
+/*
+ * What a note alone holds is no cost of a call that is kept. Safe: where that
+ * is the call's own all its life. Relaxed: of the call that holds it longest,
+ * without which it is never gone; the call's cost is no less than that.
+ */
+static void add_noted(struct builder *b, const struct tape_noted *noted)
+{
+	int32_t call = noted_last(b->tape, noted);
+	struct life *life = &b->lives[b->life_of[call]];
+	bool own = noted->count == 1 && noted->high >= life->to &&
+		   noted->low <= quiet_until(b->tape, life);
+
+	if (noted->low >= noted->high || !noted->bytes)
+		return;
+	if (!own)
+		b->nest->exact = false;
+	if ((own || b->request->view == NEST_RELAXED) && life->from < life->to)
+		life->credit += noted->bytes;
+}
+
+static void add_costs(struct builder *b)
+{
+	const struct tape *tape = b->tape;
+
+	for (size_t j = 0; j < tape->storage_count; j++)
+		add_cost(b, &tape->storages[j]);
+	for (size_t j = 0; j < tape->noted_count; j++)
+		add_noted(b, &tape->noted[j]);
+	for (size_t i = 0; i < b->count; i++)
+		b->lives[i].cost -= b->lives[i].credit;
 }
 
 static void close_top(struct builder *b, size_t *depth)
@@ -292,8 +350,7 @@ static void build(struct builder *b, struct start *order)
 {
 	collect_lives(b);
 	nest_lives(b);
-	for (size_t j = 0; j < b->tape->storage_count; j++)
-		add_cost(b, &b->tape->storages[j]);
+	add_costs(b);
 	place_nodes(b, order);
 	fill_nodes(b);
 	limit_rooms(b);

@@ -1,7 +1,7 @@
 /*
  * The knapsack behind a tape: droppable calls whose lifetimes nest, one byte
  * cost and one value (recompute time saved) each, and room for kept bytes at
- * every depth.
+ * every depth. The cost is what a kept call holds, less what its note would.
  *
  * The nodes stand in postorder: a node follows its subtree, which is the
  * contiguous range first..itself. With x_i = 1 for a kept call and A_i the

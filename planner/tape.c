@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "noted.h"
+
 const char *const tape_held_names[TAPE_HELD_COUNT] = {
 	"parameters",
 	"gradients",
@@ -173,6 +175,7 @@ int tape_index(struct tape *tape, const char *place, const struct why *why)
 					  "%scalls[%zu]: no F, E, D among "
 					  "the segments",
 					  place, i);
+	noted_settle(tape);
 	return 0;
 }
 
@@ -221,6 +224,8 @@ void tape_free(struct tape *tape)
 	free(tape->device);
 	free(tape->calls);
 	free(tape->storages);
+	free(tape->noted);
+	free(tape->noters);
 	free(tape->segments);
 	free(tape->savers);
 }

@@ -31,12 +31,32 @@ struct tape_call {
 	/* By tape_index: alive in segments from <= k < to when it is kept. */
 	int32_t from; /* its D, the segment count where it has none */
 	int32_t to;   /* its last B, the segment count without one */
+
+	/* By noted_settle. */
+	int32_t done;  /* from `to` on the first segment not its recompute */
+	int64_t spare; /* of what it alone would hold in all of from..to,
+			  what notes are not yet set off against */
 };
 
 struct tape_storage {
 	int64_t bytes;
 	int32_t freed;	       /* segment it was freed in, -1: never */
 	uint32_t first, count; /* its calls: tape.savers[first...], rising */
+};
+
+/* A dropped call whose note holds a storage, before segment `until`. */
+struct tape_noter {
+	int32_t call, until;
+};
+
+/* A storage that in segments from <= k < to nothing but notes holds. */
+struct tape_noted {
+	int64_t bytes;
+	int32_t from, to;
+	uint32_t first, count; /* tape.noters[first...], rising by call */
+
+	/* By noted_settle: kept calls can release it in low <= k < high. */
+	int32_t low, high;
 };
 
 struct tape_segment {
@@ -66,9 +86,11 @@ struct tape {
 	char *device; /* NULL: the only one of this kind */
 	int64_t size;
 	int64_t held[TAPE_HELD_COUNT];
-	size_t call_count, storage_count, segment_count;
+	size_t call_count, storage_count, noted_count, segment_count;
 	struct tape_call *calls;
 	struct tape_storage *storages;
+	struct tape_noted *noted;
+	struct tape_noter *noters;
 	struct tape_segment *segments;
 	int32_t *savers;
 };
@@ -81,7 +103,8 @@ struct profile {
 
 /*
  * Check that the marks stand in an order that can happen and fill the derived
- * fields of calls and segments. `place` is what the message starts with.
+ * fields of calls, segments and noted storages. `place` is what the message
+ * starts with.
  */
 int tape_index(struct tape *tape, const char *place, const struct why *why);
 

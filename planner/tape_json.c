@@ -58,8 +58,9 @@ static void read_calls(struct json_reader *reader, const json_t *json,
 	}
 }
 
-static void read_saver(struct json_reader *reader, const json_t *json, size_t s,
-		       const struct tape *tape, int32_t *savers)
+/* Entry `s` of a list of dropped calls; `before`: the last one, -1: none. */
+static int32_t read_dropped(struct json_reader *reader, const json_t *json,
+			    size_t s, const struct tape *tape, int32_t before)
 {
 	json_int_t call = json_integer_value(json);
 
@@ -69,16 +70,18 @@ static void read_saver(struct json_reader *reader, const json_t *json, size_t s,
 	else if (!tape->calls[call].dropped)
 		json_refuse(reader, "calls[%zu]: call %lld is not dropped", s,
 			    (long long)call);
-	else if (s && call <= savers[s - 1])
+	else if (call <= before)
 		json_refuse(reader, "calls[%zu]: not rising", s);
 	else
-		savers[s] = (int32_t)call;
+		return (int32_t)call;
+	return 0;
 }
 
 static void read_storage(struct json_reader *reader, const json_t *json,
 			 struct tape *tape, struct tape_storage *storage)
 {
 	static const char *const keys[] = { "bytes", "freed", "calls", NULL };
+	int32_t before = -1;
 	size_t count;
 	const json_t *list;
 
@@ -91,38 +94,43 @@ static void read_storage(struct json_reader *reader, const json_t *json,
 	if (!reader->error && !count)
 		json_refuse(reader, "calls: empty");
 	storage->count = (uint32_t)count;
-	for (size_t s = 0; !reader->error && s < count; s++)
-		read_saver(reader, json_array_get(list, s), s, tape,
-			   tape->savers + storage->first);
+	for (size_t s = 0; !reader->error && s < count; s++) {
+		before = read_dropped(reader, json_array_get(list, s), s, tape,
+				      before);
+		tape->savers[storage->first + s] = before;
+	}
 }
 
-/* Room for every saver of every storage, before they are read. */
-static void alloc_savers(struct json_reader *reader, const json_t *list,
-			 struct tape *tape)
+/*
+ * Room for the calls of every entry of a list (of `size` bytes each), before
+ * they are read.
+ */
+static void *alloc_calls(struct json_reader *reader, const char *key,
+			 const json_t *list, size_t size)
 {
 	size_t total = 0;
 
-	for (size_t j = 0; j < tape->storage_count; j++)
+	for (size_t j = 0; j < json_array_size(list); j++)
 		total += json_array_size(
 			json_object_get(json_array_get(list, j), "calls"));
 	if (total > TAPE_ENTRIES_MAX)
-		json_refuse(reader, "storages: more than %u calls together",
+		json_refuse(reader, "%s: more than %u calls together", key,
 			    TAPE_ENTRIES_MAX);
-	tape->savers = json_array_alloc(reader, total, sizeof(*tape->savers));
+	return json_array_alloc(reader, total, size);
 }
 
 static void read_storages(struct json_reader *reader, const json_t *json,
-			  struct tape *tape)
+			  struct tape *tape, int64_t *sum)
 {
 	const json_t *list = json_read_list(reader, json, "storages",
 					    TAPE_ENTRIES_MAX,
 					    &tape->storage_count);
 	uint32_t first = 0;
-	int64_t sum = 0;
 
 	tape->storages = json_array_alloc(reader, tape->storage_count,
 					  sizeof(*tape->storages));
-	alloc_savers(reader, list, tape);
+	tape->savers = alloc_calls(reader, "storages", list,
+				   sizeof(*tape->savers));
 	for (size_t j = 0; !reader->error && j < tape->storage_count; j++) {
 		struct tape_storage *storage = &tape->storages[j];
 		size_t mark = json_enter(reader, "storages", (long)j);
@@ -130,7 +138,88 @@ static void read_storages(struct json_reader *reader, const json_t *json,
 		storage->first = first;
 		read_storage(reader, json_array_get(list, j), tape, storage);
 		first += storage->count;
-		add_bytes(reader, "bytes", &sum, storage->bytes);
+		add_bytes(reader, "bytes", sum, storage->bytes);
+		json_leave(reader, mark);
+	}
+}
+
+static int32_t read_until(struct json_reader *reader, const json_t *json,
+			  size_t n, const struct tape *tape)
+{
+	json_int_t until = json_integer_value(json);
+
+	if (json_is_integer(json) && until >= 0 &&
+	    until <= (json_int_t)tape->segment_count)
+		return (int32_t)until;
+	json_refuse(reader, "until[%zu]: not 0..%zu", n, tape->segment_count);
+	return 0;
+}
+
+static void read_noters(struct json_reader *reader, const json_t *json,
+			const struct tape *tape, struct tape_noted *noted)
+{
+	struct tape_noter *noters = tape->noters + noted->first;
+	size_t count, untils;
+	const json_t *calls = json_read_list(reader, json, "calls",
+					     TAPE_CALLS_MAX, &count);
+	const json_t *until = json_read_list(reader, json, "until",
+					     TAPE_CALLS_MAX, &untils);
+	int32_t last = 0, before = -1;
+
+	if (count != untils)
+		json_refuse(reader, "until: not as many as calls");
+	for (size_t n = 0; !reader->error && n < count; n++) {
+		noters[n].call = read_dropped(reader, json_array_get(calls, n),
+					      n, tape, before);
+		before = noters[n].call;
+		noters[n].until = read_until(reader, json_array_get(until, n),
+					     n, tape);
+		if (noters[n].until > last)
+			last = noters[n].until;
+	}
+	if (noted->to > last)
+		json_refuse(reader, "to: no call holds it so long");
+	noted->count = (uint32_t)count;
+}
+
+static void read_noted(struct json_reader *reader, const json_t *json,
+		       const struct tape *tape, struct tape_noted *noted)
+{
+	static const char *const keys[] = { "bytes", "from",  "to",
+					    "calls", "until", NULL };
+	int64_t end = (int64_t)tape->segment_count;
+
+	json_read_keys(reader, json, keys);
+	noted->bytes = json_read_bytes(reader, json, "bytes");
+	noted->from = (int32_t)json_read_int(reader, json, "from", 0, end);
+	noted->to = (int32_t)json_read_int(reader, json, "to", noted->from + 1,
+					   end);
+	read_noters(reader, json, tape, noted);
+}
+
+/* Profiles of before have no such list. */
+static void read_all_noted(struct json_reader *reader, const json_t *json,
+			   struct tape *tape, int64_t *sum)
+{
+	const json_t *list;
+	uint32_t first = 0;
+
+	if (!json_object_get(json, "noted"))
+		return;
+	list = json_read_list(reader, json, "noted", TAPE_ENTRIES_MAX,
+			      &tape->noted_count);
+	tape->noted = json_array_alloc(reader, tape->noted_count,
+				       sizeof(*tape->noted));
+	tape->noters = alloc_calls(reader, "noted", list,
+				   sizeof(*tape->noters));
+	for (size_t j = 0; !reader->error && j < tape->noted_count; j++) {
+		struct tape_noted *noted = &tape->noted[j];
+		size_t mark = json_enter(reader, "noted", (long)j);
+
+		noted->first = first;
+		read_noted(reader, json_array_get(list, j), tape, noted);
+		first += noted->count;
+		add_bytes(reader, "bytes", sum, noted->bytes);
 		json_leave(reader, mark);
 	}
 }
@@ -194,9 +283,10 @@ static void read_kind(struct json_reader *reader, const json_t *json,
 		      struct tape *tape)
 {
 	static const char *const keys[] = {
-		"root",	 "key",	     "fingerprint", "size",   "held",
-		"calls", "storages", "segments",    "device", NULL
+		"root",	    "key",	"fingerprint", "size",	"held", "calls",
+		"storages", "segments", "device",      "noted", NULL
 	};
+	int64_t sum = 0;
 
 	json_read_keys(reader, json, keys);
 	tape->root = json_read_string(reader, json, "root");
@@ -207,7 +297,8 @@ static void read_kind(struct json_reader *reader, const json_t *json,
 	read_held(reader, json, tape);
 	read_calls(reader, json, tape);
 	read_segments(reader, json, tape);
-	read_storages(reader, json, tape);
+	read_storages(reader, json, tape, &sum);
+	read_all_noted(reader, json, tape, &sum);
 	if (!reader->error)
 		reader->error = tape_index(tape, reader->place, reader->why);
 }
@@ -275,6 +366,23 @@ static json_t *write_storage(const struct tape *tape,
 			 "freed", (int)storage->freed, "calls", calls);
 }
 
+static json_t *write_noted(const struct tape *tape,
+			   const struct tape_noted *noted)
+{
+	json_t *calls = json_array(), *until = json_array();
+
+	for (uint32_t n = 0; n < noted->count; n++) {
+		const struct tape_noter *noter =
+			&tape->noters[noted->first + n];
+
+		json_write_append(&calls, json_integer(noter->call));
+		json_write_append(&until, json_integer(noter->until));
+	}
+	return json_pack("{sI si si so so}", "bytes", (json_int_t)noted->bytes,
+			 "from", (int)noted->from, "to", (int)noted->to,
+			 "calls", calls, "until", until);
+}
+
 static json_t *write_segment(const struct tape_segment *segment)
 {
 	char mark[2] = { segment->mark, '\0' };
@@ -288,6 +396,7 @@ static json_t *write_kind(const struct tape *tape)
 {
 	json_t *held = json_object(), *calls = json_array();
 	json_t *storages = json_array(), *segments = json_array();
+	json_t *noted = json_array();
 
 	for (int i = 0; i < TAPE_HELD_COUNT; i++)
 		json_write_member(&held, tape_held_names[i],
@@ -297,13 +406,16 @@ static json_t *write_kind(const struct tape *tape)
 	for (size_t j = 0; j < tape->storage_count; j++)
 		json_write_append(&storages,
 				  write_storage(tape, &tape->storages[j]));
+	for (size_t j = 0; j < tape->noted_count; j++)
+		json_write_append(&noted, write_noted(tape, &tape->noted[j]));
 	for (size_t k = 0; k < tape->segment_count; k++)
 		json_write_append(&segments, write_segment(&tape->segments[k]));
-	return json_pack("{ss ss ss ss* sI so so so so}", "root", tape->root,
+	return json_pack("{ss ss ss ss* sI so so so so so}", "root", tape->root,
 			 "key", tape->key, "fingerprint", tape->fingerprint,
 			 "device", tape->device, "size",
 			 (json_int_t)tape->size, "held", held, "calls", calls,
-			 "storages", storages, "segments", segments);
+			 "storages", storages, "noted", noted, "segments",
+			 segments);
 }
 
 char *profile_write(const struct profile *profile)

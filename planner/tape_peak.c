@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "noted.h"
+
 /*
  * Add the union of the lifetimes of the kept calls of one storage to the
  * difference array. Calls rise, so their first costs do too, and one pass
@@ -32,6 +34,18 @@ static void add_storage(const struct tape *tape,
 	}
 }
 
+/* Take off what is not there any more for want of a note. */
+static void add_noted(const struct tape *tape, const struct tape_noted *noted,
+		      const bool *keep, int64_t *change)
+{
+	int32_t from = noted_gone_from(tape, noted, keep);
+
+	if (from >= noted->high)
+		return;
+	change[from] -= noted->bytes;
+	change[noted->high] += noted->bytes;
+}
+
 struct tape_peak tape_peak(const struct tape *tape, const bool *keep,
 			   int64_t *bytes)
 {
@@ -41,6 +55,8 @@ struct tape_peak tape_peak(const struct tape *tape, const bool *keep,
 	memset(bytes, 0, (tape->segment_count + 1) * sizeof(*bytes));
 	for (size_t j = 0; j < tape->storage_count; j++)
 		add_storage(tape, &tape->storages[j], keep, bytes);
+	for (size_t j = 0; j < tape->noted_count; j++)
+		add_noted(tape, &tape->noted[j], keep, bytes);
 	for (size_t k = 0; k < tape->segment_count; k++) {
 		const struct tape_segment *segment = &tape->segments[k];
 
@@ -52,6 +68,22 @@ struct tape_peak tape_peak(const struct tape *tape, const bool *keep,
 			peak = (struct tape_peak){ bytes[k], (int32_t)k };
 	}
 	return peak;
+}
+
+/* Take it off the first call that would hold it still. */
+static int64_t take_noted(const struct tape *tape,
+			  const struct tape_noted *noted, const bool *keep,
+			  int32_t segment, int64_t *held)
+{
+	const struct tape_noter *noter = tape->noters + noted->first;
+
+	if (segment >= noted->high ||
+	    segment < noted_gone_from(tape, noted, keep))
+		return 0;
+	while (noter->until <= segment)
+		noter++;
+	held[noter->call] -= noted->bytes;
+	return noted->bytes;
 }
 
 int64_t tape_kept_bytes(const struct tape *tape, const bool *keep,
@@ -76,6 +108,8 @@ int64_t tape_kept_bytes(const struct tape *tape, const bool *keep,
 			break;
 		}
 	}
+	for (size_t j = 0; j < tape->noted_count; j++)
+		sum -= take_noted(tape, &tape->noted[j], keep, segment, held);
 	return sum;
 }
 

@@ -22,9 +22,10 @@ struct tape_peak tape_peak(const struct tape *tape, const bool *keep,
 			   int64_t *bytes);
 
 /*
- * What the plan's kept calls hold in one segment: held[i] (one entry a call)
- * is the bytes of call i, a shared storage counted at the first of its kept
- * calls alone. Returns their sum.
+ * What the plan's kept calls add to one segment that happens: held[i] (one
+ * entry a call) is the bytes of call i, a shared storage counted at the first
+ * of its kept calls alone, less the bytes that only its note would hold there
+ * (counted at the first such call). None is negative. Returns their sum.
  */
 int64_t tape_kept_bytes(const struct tape *tape, const bool *keep,
 			int32_t segment, int64_t *held);

@@ -131,9 +131,15 @@ class Agent:
         text = line.replace("\n", " ").encode("utf-8", "backslashreplace")
         self._log(level.encode(), text)
 
-    def mark(self, letter: str, call: int = -1) -> None:
-        """Open a segment of the tape; nothing without a tape in progress."""
-        self._mark(ord(letter), call)
+    def mark(self, letter: str, call: int = -1) -> int:
+        """Open a segment of the tape; its index, -1 without a tape in progress."""
+        index: int = self._mark(ord(letter), call)
+        return index
+
+    def segment_count(self) -> int:
+        """How many segments the tape has so far."""
+        count: int = self._segments(None, 0)
+        return count
 
     def ranges(self) -> list[tuple[int, str]]:
         """This thread's open ranges, innermost first: ids and texts."""

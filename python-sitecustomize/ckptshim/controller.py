@@ -26,6 +26,7 @@ from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .frames import Frames, MismatchError
 from .iteration import Iteration, stamp
 from .kinds import Kind, Signature, Tapes
+from .noted import Noted, can_count
 from .planning import Infeasible, Planning
 from .probe import Look
 from .ranges import Ranges
@@ -161,6 +162,8 @@ class Controller(Watcher):
         self._list(current, call)
         if mode == PROVE or current.mode == "tape":
             call.measure_boundary(args, kwargs, self.agent)
+        if current.noted is not None:
+            current.noted.given(args, kwargs)
         look = self.look(original, module, args, kwargs) if mode == PROVE else None
         return call, mode, look
 
@@ -207,7 +210,10 @@ class Controller(Watcher):
     # -- what frames tell (Watcher) -------------------------------------------
 
     def forward_begins(self, call: Call) -> None:
-        self.agent.mark("F", call.index)
+        segment = self.agent.mark("F", call.index)
+        current = self.current
+        if current is not None and current.noted is not None:
+            current.noted.look(segment, backward=False)
         self.agent.block(call.block.number)
         self.devices.block_begins()
 
@@ -239,6 +245,8 @@ class Controller(Watcher):
             addresses = list(dict.fromkeys(
                 tensors.address(h.tensor) for h in held if h.tensor is not None))
             frame.call.storages = self.agent.watch(addresses)
+            if self.current.noted is not None:
+                self.current.noted.dropped(frame)
 
     def frame_decided(self, frame: Frame) -> None:
         call, current = frame.call, self.current
@@ -265,7 +273,9 @@ class Controller(Watcher):
                 current.irregular = True        # a graph of an earlier iteration
                 return
             current.recomputing += 1
-        self.agent.mark("B", frame.call.index)
+        segment = self.agent.mark("B", frame.call.index)
+        if current is not None and current.noted is not None:
+            current.noted.look(segment, backward=True)
         self.agent.block(frame.call.block.number)
 
     def recompute_ends(self, frame: Frame) -> None:
@@ -367,6 +377,7 @@ class Controller(Watcher):
             self.devices.begin()
             current.taped = kind.next_device()
             self.agent.tape_begin(current.taped.index)
+            current.noted = Noted(self.agent) if can_count() else None
         return current
 
     def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:
@@ -454,6 +465,8 @@ class Controller(Watcher):
             return
         if current.mode == "tape":
             self.agent.tape_end()
+        if current.noted is not None:
+            current.noted.close()
         self.frames.clock.read()
         self.iterations += 1
         self.devices.measure()

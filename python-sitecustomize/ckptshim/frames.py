@@ -261,18 +261,29 @@ class Frames:
         wrong = self.proofs.differences(frame, indices, values, len(saved), sums)
         self.clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
+        if not wrong:
+            self._fill(frame, empty, values)
         self._watcher.recompute_ends(frame)
         if wrong:
             self._watcher.mismatch(frame.call,
                                    explain(frame, wrong, indices, values))
+            self._fill(frame, empty, values)
+
+    @staticmethod
+    def _fill(frame: Frame, empty: list[Handle], values: list[torch.Tensor]) -> None:
+        """Give handles their tensors back: for one backward, or for good."""
         for handle, value in zip(empty, values):
             handle.tensor = value
             handle.version = value._version
-        if _in_backward() != -1 and (_keeps_graph is None or _keeps_graph()):
+        if _in_backward() == -1:
+            return
+        if _keeps_graph is None or _keeps_graph():
             # Weakly: without keeping its graph, autograd lets go of them earlier.
             later = [weakref.ref(handle) for handle in empty]
             torch.autograd.Variable._execution_engine.queue_callback(
                 lambda: _empty(later))
+        elif len(values) >= len(empty):
+            frame.settle()      # its inputs are needed no more
 
     def rematerialise(self, changing: Optional[set[int]] = None) -> None:
         """Give every dropped frame its tensors back, for good.

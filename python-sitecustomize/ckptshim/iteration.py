@@ -12,6 +12,7 @@ from .blocks import Call
 from .device import Device
 from .frame import Frame
 from .kinds import Kind, Tapes
+from .noted import Noted
 
 
 class Iteration:
@@ -23,6 +24,7 @@ class Iteration:
         self.bases = bases              # bytes of each device at the start
         self.taped: Optional[Device] = None         # with mode tape: which is
         self.tapes: Optional[Tapes] = None
+        self.noted: Optional[Noted] = None
         self.roots = {id(kind.root())}  # modules whose devices are known
         self.trust = kind.trust
         self.shapes: Any = ()

@@ -166,6 +166,12 @@ class Note:
             return self._copier.copied()
         return frozenset(i for i, held in self._copied.items() if id(held) != i)
 
+    def aliases(self) -> list[torch.Tensor]:
+        """What it holds of the inputs in tensors of its own."""
+        if self._copier is not None:
+            return self._copier.aliases()
+        return [held for i, held in self._copied.items() if id(held) != i]
+
     def addresses(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
         """The storages of the module's tensors and of the arguments it was given."""
         inputs = (self._inputs if self._copier is None

@@ -61,23 +61,30 @@ class Planning:
                     owners.setdefault(storage, set()).add(index)
         storages = self._agent.storages()
         used = sorted(owners)
-        root = kind.root()
+        segments = self._agent.segments()
         several = len(kind.devices) > 1
+        calls = [_call_entry(c, current.trust, storages, several)
+                 for c in current.calls]
+        noted = [] if current.noted is None else current.noted.entries(
+            {i for i, call in enumerate(calls) if call["dropped"]}, {*owners},
+            segments, storages)
+        root = kind.root()
         profile = {
             "root": kind.root_name, "key": kind.key,
             "fingerprint": fingerprint(current.calls), "size": current.size,
             "held": held(root, self.optimizers, device),
-            "calls": [_call_entry(c, current.trust, storages, several)
-                      for c in current.calls],
+            "calls": calls,
             "storages": [{"bytes": storages[j].bytes, "freed": storages[j].freed,
                           "calls": sorted(owners[j])} for j in used],
+            "noted": noted,
             "segments": [{"mark": chr(s.mark), "call": s.call, "live": s.live,
-                          "peak": s.peak} for s in self._agent.segments()]}
+                          "peak": s.peak} for s in segments]}
         if several:
             profile["device"] = device.name
+            here = {i for entry in noted for i in entry["calls"]}
             elsewhere = {i for i, call in enumerate(current.calls)
                          if max(call.storages, default=0) < 0}
-            profile = dropped_anyway(profile, elsewhere)
+            profile = dropped_anyway(profile, elsewhere - here)
         return Tape(device, profile)
 
     def document(self, tapes: Iterable[Tape]) -> dict[str, Any]:
@@ -338,7 +345,10 @@ def dropped_anyway(profile: dict[str, Any], calls: set[int]) -> dict[str, Any]:
               for storage in profile["storages"]]
     storages = [{**storage, "calls": left}
                 for storage, left in zip(profile["storages"], savers) if left]
-    return {**profile, "segments": segments, "calls": entries, "storages": storages}
+    noted = [entry for entry in profile.get("noted", ())
+             if calls.isdisjoint(entry["calls"])]
+    return {**profile, "segments": segments, "calls": entries, "storages": storages,
+            "noted": noted}
 
 
 def fingerprint(calls: list["Call"]) -> str:

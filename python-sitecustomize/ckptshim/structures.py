@@ -120,6 +120,12 @@ class Copier:
         """The ids of the objects that there are copies of."""
         return frozenset(self._copied)
 
+    def aliases(self) -> list[torch.Tensor]:
+        """Those of its tensors that are not the job's own."""
+        held = {*map(id, self.tensors)}
+        return [made for i, made in self._done.items() if id(made) != i
+                and id(made) in held]
+
     def dictionary(self, values: dict[Any, Any]) -> dict[Any, Any]:
         """A plain dictionary with copies of the values."""
         copy = self.copy

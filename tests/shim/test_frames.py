@@ -211,6 +211,24 @@ def test_a_kept_graph_is_dropped_again_after_its_first_backward() -> None:
     assert framed is not None and framed.watcher.refills == 6
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_recomputed_block_holds_its_inputs_only_for_a_graph_that_is_kept(
+        keep: bool) -> None:
+    net = Net()
+    framed = Framed(net, DROP)
+    x, y = data()
+    loss = F.mse_loss(net(x), y)
+    middle = framed.frames.dropped[1]
+    held: list[bool] = []
+    net.blocks[1].down.weight.register_hook(    # type: ignore[union-attr, operator]
+        lambda grad: held.append(middle().note is not None))  # type: ignore[union-attr]
+    loss.backward(retain_graph=keep)
+    assert held == [keep]
+    if keep:
+        loss.backward()
+        assert held == [True, False] and framed.watcher.refills == 6
+
+
 def test_a_proof_agrees_and_is_reported() -> None:
     _, framed = outcome(backward, PROVE, steps=1)
     assert framed is not None

@@ -25,6 +25,8 @@ struct recipe {
 	int calls;
 	bool late;	   /* some storages outlive their drop */
 	bool shared;	   /* some storages are saved by several calls */
+	bool noted;	   /* notes hold the calls' inputs */
+	bool sharp;	   /* one call an input; seen at once; gone with R */
 	bool again;	   /* some calls are recomputed a second time */
 	bool excluded;	   /* some calls cannot be dropped */
 	bool proportional; /* recompute time nearly follows bytes */
@@ -39,9 +41,12 @@ void trace_free(struct trace *trace);
 /* The tape that the trace leaves with everything dropped; tape_free. */
 struct tape trace_tape(const struct trace *trace);
 
+/* Other times for its storages, as a file may say that no job has written. */
+void tape_scramble(struct tape *tape, uint64_t *seed);
+
 /*
  * The highest live bytes when the calls in `keep` are kept: their storages go
- * at the first backward, and they recompute nothing.
+ * at the first backward, they take no note and recompute nothing.
  */
 int64_t trace_replay(const struct trace *trace, const bool *keep);
 

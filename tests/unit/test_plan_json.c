@@ -206,6 +206,7 @@ static void a_profile_is_read_back_as_it_was_written(void **state)
 					 .calls = 6,
 					 .late = true,
 					 .shared = true,
+					 .noted = true,
 					 .excluded = true };
 		struct trace *trace = trace_make(&recipe, draw(&seed, 1 << 30));
 		struct tape tape = trace_tape(trace);
@@ -225,6 +226,9 @@ static void a_profile_is_read_back_as_it_was_written(void **state)
 		assert_memory_equal(again.kinds[0].segments, tape.segments,
 				    tape.segment_count *
 					    sizeof(*tape.segments));
+		assert_int_equal(again.kinds[0].noted_count, tape.noted_count);
+		assert_memory_equal(again.kinds[0].noted, tape.noted,
+				    tape.noted_count * sizeof(*tape.noted));
 		if (round % 2)
 			assert_string_equal(again.kinds[0].device, "cuda:1");
 		else
@@ -367,6 +371,29 @@ static void the_shipped_plan_is_what_the_shipped_profile_needs(void **state)
 	plans_free(&plans);
 }
 
+static void what_notes_alone_hold_is_not_in_the_plain_peak(void **state)
+{
+	char *profile = data_text("profile_noted.json");
+	char text[512];
+	struct why why = { text, sizeof(text) };
+	struct plans plans;
+	char *plan;
+
+	(void)state;
+	assert_int_equal(ckptplan_solve(profile,
+					"{\"kind\":0,\"planner\":\"optimal\","
+					"\"target\":\"budget\","
+					"\"value\":\"min\"}",
+					&plan, text, sizeof(text)),
+			 0);
+	assert_int_equal(plans_read(plan, &plans, &why), 0);
+	assert_int_equal(plans.plans[0].floor, 40008);
+	assert_int_equal(plans.plans[0].plain, 43008 - 500 - 200);
+	plans_free(&plans);
+	ckptplan_free(plan);
+	free(profile);
+}
+
 static void a_budget_below_the_floor_gives_the_plan_at_the_floor(void **state)
 {
 	struct plans low = solved("{\"kind\":0,\"planner\":\"optimal\","
@@ -431,6 +458,8 @@ int main(void)
 		cmocka_unit_test(requests_are_refused_by_name),
 		cmocka_unit_test(
 			the_shipped_plan_is_what_the_shipped_profile_needs),
+		cmocka_unit_test(
+			what_notes_alone_hold_is_not_in_the_plain_peak),
 		cmocka_unit_test(
 			a_budget_below_the_floor_gives_the_plan_at_the_floor),
 		cmocka_unit_test(a_moved_base_moves_the_figures),

@@ -235,7 +235,7 @@ int main(void)
 	};
 	int failed;
 
-	texts[0] = data_text("profile.json");
+	texts[0] = data_text("profile_noted.json");
 	texts[1] = data_text("plan.json");
 	texts[2] = data_text("run.json");
 	failed = cmocka_run_group_tests(tests, NULL, NULL);

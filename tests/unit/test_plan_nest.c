@@ -23,6 +23,8 @@ static struct recipe random_recipe(uint64_t *seed)
 		.calls = 1 + (int)draw(seed, 8),
 		.late = draw(seed, 2),
 		.shared = draw(seed, 2),
+		.noted = draw(seed, 2),
+		.sharp = draw(seed, 2),
 		.again = draw(seed, 2),
 		.tight = draw(seed, 2),
 	};
@@ -44,6 +46,8 @@ static struct problem make_problem(uint64_t *seed)
 	int64_t floor, plain;
 
 	trace_free(trace);
+	if (draw(seed, 3) == 0)
+		tape_scramble(&p.tape, seed);
 	p.bytes = malloc((p.tape.segment_count + 1) * sizeof(*p.bytes));
 	floor = floor_bytes(&p.tape, p.forced, p.bytes);
 	memset(p.forced, true, p.tape.call_count);
@@ -133,6 +137,115 @@ static void no_plan_on_the_tape_beats_a_relaxed_nest(void **state)
 		}
 		free_problem(&p);
 	}
+}
+
+/*
+ * Two calls of 10 bytes each and a storage of 5 that their notes hold:
+ *
+ *	S F0 E0 D0 F1 E1 D1 B. R. B. R. Z, of call `first` before the other
+ */
+struct pair {
+	int first;
+	int64_t peaks[12];
+	struct tape_noted noted;
+	struct tape_noter noters[2];
+};
+
+static struct problem pair_problem(const struct pair *pair, int64_t budget)
+{
+	static const char letters[] = "SFEDFEDBRBRZ";
+	struct problem p = { .budget = budget };
+	struct why why = { NULL, 0 };
+	struct tape *tape = &p.tape;
+
+	tape->call_count = tape->storage_count = 2;
+	tape->noted_count = 1;
+	tape->segment_count = 12;
+	tape->calls = calloc(2, sizeof(*tape->calls));
+	tape->storages = calloc(2, sizeof(*tape->storages));
+	tape->savers = calloc(2, sizeof(*tape->savers));
+	tape->noted = calloc(1, sizeof(*tape->noted));
+	tape->noters = calloc(2, sizeof(*tape->noters));
+	tape->segments = calloc(12, sizeof(*tape->segments));
+	p.bytes = calloc(13, sizeof(*p.bytes));
+	for (int i = 0; i < 2; i++) {
+		tape->calls[i].dropped = true;
+		tape->calls[i].recompute_ms = 1;
+		tape->savers[i] = i;
+		tape->storages[i] = (struct tape_storage){ 10, 2 + 3 * i,
+							   (uint32_t)i, 1 };
+	}
+	for (int k = 0; k < 12; k++) {
+		int call = k < 7 ? k > 3 : (k > 8) ^ pair->first;
+		bool outside = k == 0 || k == 11;
+
+		tape->segments[k] = (struct tape_segment){
+			letters[k], outside ? -1 : call, 0, pair->peaks[k], -1
+		};
+	}
+	*tape->noted = pair->noted;
+	memcpy(tape->noters, pair->noters, sizeof(pair->noters));
+	assert_int_equal(tape_index(tape, "", &why), 0);
+	return p;
+}
+
+static void check_safe(const struct pair *pair, int64_t budget)
+{
+	struct problem p = pair_problem(pair, budget);
+	struct front_answer answer;
+	bool keep[2];
+
+	assert_int_equal(solve_view(&p, NEST_SAFE, -1, keep, &answer), 0);
+	assert_true(tape_peak(&p.tape, keep, p.bytes).bytes <= budget);
+	free_problem(&p);
+}
+
+/* One call alone does not release it: the other's note is there still. */
+static void a_shared_note_is_no_credit_in_the_safe_nest(void **state)
+{
+	static const struct pair pair = {
+		0,
+		{ 0, 50, 60, 50, 50, 90, 50, 90, 50, 50, 50, 0 },
+		{ .bytes = 5, .from = 6, .to = 10, .count = 2 },
+		{ { 0, 8 }, { 1, 10 } },
+	};
+
+	(void)state;
+	check_safe(&pair, 96);
+}
+
+/* Until then the first call costs all, and the second lives already. */
+static void a_late_release_is_no_credit_in_the_safe_nest(void **state)
+{
+	static const struct pair pair = {
+		1,
+		{ 0, 50, 80, 50, 50, 70, 70, 50, 50, 50, 50, 0 },
+		{ .bytes = 5, .from = 7, .to = 10, .count = 1 },
+		{ { 0, 10 } },
+	};
+
+	(void)state;
+	check_safe(&pair, 86);
+}
+
+/* After the other's backward too, one call's keeping releases it. */
+static void the_relaxed_nest_gives_a_shared_note_to_its_last_call(void **state)
+{
+	static const struct pair pair = {
+		1,
+		{ 0, 50, 50, 50, 50, 50, 50, 50, 90, 50, 50, 0 },
+		{ .bytes = 5, .from = 6, .to = 10, .count = 2 },
+		{ { 0, 10 }, { 1, 8 } },
+	};
+	struct problem p = pair_problem(&pair, 95);
+	struct front_answer answer;
+	bool keep[2];
+
+	(void)state;
+	assert_true(most_saved(&p) == 2);
+	assert_int_equal(solve_view(&p, NEST_RELAXED, -1, keep, &answer), 0);
+	assert_true(answer.bound >= 2);
+	free_problem(&p);
 }
 
 /*
@@ -251,6 +364,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_holds_in_the_safe_nest_holds_on_the_tape),
 		cmocka_unit_test(no_plan_on_the_tape_beats_a_relaxed_nest),
+		cmocka_unit_test(a_shared_note_is_no_credit_in_the_safe_nest),
+		cmocka_unit_test(a_late_release_is_no_credit_in_the_safe_nest),
+		cmocka_unit_test(
+			the_relaxed_nest_gives_a_shared_note_to_its_last_call),
 		cmocka_unit_test(
 			a_long_chain_is_worth_what_a_table_of_all_bytes_says),
 		cmocka_unit_test(a_nest_that_no_plan_holds_is_told),
