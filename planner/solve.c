@@ -73,6 +73,19 @@ static int find_gap(struct work *w, struct plan *plan, const struct why *why)
 	return 0;
 }
 
+/* What a peak is named after: an X right after a drop is still after that. */
+static const struct tape_segment *named(const struct tape *tape,
+					int32_t segment)
+{
+	int32_t before = segment;
+
+	while (tape->segments[before].mark == 'X')
+		before--;
+	if (tape->segments[before].mark == 'D')
+		segment = before;
+	return &tape->segments[segment];
+}
+
 static int choose(struct work *w, struct plan *plan, const struct why *why)
 {
 	bool optimal = w->request->planner->choose == optimal_choose;
@@ -90,8 +103,8 @@ static int choose(struct work *w, struct plan *plan, const struct why *why)
 		return error;
 	peak = tape_peak(w->tape, w->keep, w->bytes);
 	plan->predicted = peak.bytes;
-	plan->peak_mark = w->tape->segments[peak.segment].mark;
-	plan->peak_call = w->tape->segments[peak.segment].call;
+	plan->peak_mark = named(w->tape, peak.segment)->mark;
+	plan->peak_call = named(w->tape, peak.segment)->call;
 	plan->recompute_ms = tape_recompute_ms(w->tape, w->keep);
 	return optimal && !w->request->keep ? 0 : find_gap(w, plan, why);
 }

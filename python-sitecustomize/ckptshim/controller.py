@@ -373,11 +373,11 @@ class Controller(Watcher):
         current.stamp = None if self.stepped else stamp(module)
         self.frames.clock.begin(mode in ("prove", "tape"))
         if mode == "tape":
+            current.noted = Noted(self.agent) if can_count() else None
             self.devices.give_back()
             self.devices.begin()
             current.taped = kind.next_device()
             self.agent.tape_begin(current.taped.index)
-            current.noted = Noted(self.agent) if can_count() else None
         return current
 
     def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:

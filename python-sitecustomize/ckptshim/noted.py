@@ -33,14 +33,15 @@ def _counts(tensor: torch.Tensor) -> tuple[int, int]:
     """How many hold a tensor's storage, in C++ and its object in Python; what is
     made here to ask is counted.
     """
-    storage = tensor.untyped_storage()
+    with _C.DisableTorchFunction():
+        storage = tensor.untyped_storage()
     return _count(storage._cdata), sys.getrefcount(storage)
 
 
 @functools.cache
 def _counts_of_one() -> tuple[int, int]:
     """The same of a storage that one tensor holds."""
-    return _counts(torch.empty(1))
+    return _counts(torch.empty(1, device="cpu"))
 
 
 def holders(tensor: torch.Tensor) -> int:
@@ -48,11 +49,12 @@ def holders(tensor: torch.Tensor) -> int:
     return 1 + sum(_counts(tensor)) - sum(_counts_of_one())
 
 
+@functools.cache
 def can_count() -> bool:
     """Whether torch counts a storage's holders in the way that is known here."""
     if _count is None or _Weak is None:
         return False
-    one = torch.empty(1)
+    one = torch.empty(1, device="cpu")
     before = holders(one)
     two = one.detach()
     both = holders(one)
@@ -62,13 +64,15 @@ def can_count() -> bool:
 
 def _users(tensor: torch.Tensor) -> tuple[int, int]:
     """How many hold a tensor itself, in C++ and in Python."""
-    return tensor._use_count(), sys.getrefcount(tensor)     # type: ignore[attr-defined]
+    with _C.DisableTorchFunction():
+        count = tensor._use_count()             # type: ignore[attr-defined]
+    return count, sys.getrefcount(tensor)
 
 
 @functools.cache
 def _users_of_a_base() -> tuple[int, int]:
     """The same of one that nothing but a view of it holds."""
-    view = (torch.ones(2, requires_grad=True) * 1)[:1]
+    view = torch.ones(2, device="cpu")[:1]
     base = view._base
     assert base is not None
     return _users(base)
@@ -100,7 +104,7 @@ class Given:
                  gone: Callable[["Given", Any], None]) -> None:
         self.held: Optional[Held] = None    # its storage, once a note holds it
         self.weak = _Weak(tensor)
-        base = tensor._base if type(tensor) in tensors.PLAIN else None
+        base = tensor._base
         self.base = None if base is None else _ref(base)
         self.ref = _ref(tensor, functools.partial(gone, self))
 
@@ -128,17 +132,19 @@ class Noted:
 
     def given(self, args: Any, kwargs: Any) -> None:
         """A call that will be dropped is about to run."""
-        for tensor in tensors.tensors_in((args, kwargs)):
-            if tensor.grad_fn is not None:
-                known = self._given.setdefault(tensors.address(tensor), [])
-                if all(given.ref() is not tensor for given in known):
-                    known.append(Given(tensor, self._let_go))
+        with _C.DisableTorchFunction():     # the job's modes would see the reads
+            for tensor in tensors.tensors_in((args, kwargs)):
+                if type(tensor) in tensors.PLAIN and tensor.grad_fn is not None:
+                    known = self._given.setdefault(tensors.address(tensor), [])
+                    if all(given.ref() is not tensor for given in known):
+                        known.append(Given(tensor, self._let_go))
 
     def dropped(self, frame: "Frame") -> None:
         """A call is about to be dropped; its note holds aliases of its inputs."""
         assert frame.note is not None
         aliases = frame.note.aliases()
-        addresses = [*map(tensors.address, aliases)]
+        with _C.DisableTorchFunction():
+            addresses = [*map(tensors.address, aliases)]
         for alias, address, storage in zip(aliases, addresses,
                                            self._agent.watch(addresses)):
             if storage >= 0:

@@ -59,3 +59,9 @@ def test_what_all_blocks_were_given_is_held_by_all_their_notes():
 
 def test_what_the_job_keeps_itself_is_never_said_to_be_held_by_notes_alone():
     assert noted("kept") and not any(noted("kept"))
+
+
+def test_a_peak_behind_the_last_block_is_named_after_it():
+    last = inputs.DEPTH - 1
+    for plan in json.loads(lowest("post_norm").plan)["plans"]:
+        assert plan["peak"] == {"mark": "D", "call": last, "name": f"h.{last}"}
