@@ -106,13 +106,14 @@ def budget_figures(cells, broken=0):
     of = len(cells) + broken
     held = sum(cell.held for cell in cells)
     first = sum(cell.held_at_first for cell in cells)
+    second = sum(cell.held_at_second for cell in cells)
     over = max(cell.over for cell in cells)
     differ = max(cell.differ for cell in cells)
     return [
-        Figure("CUDA, budget held from the second planned step on", "every cell",
+        Figure("CUDA, budget held after the second planned step", "every cell",
                f"{held} of {of} cells", held == of),
         Figure("CUDA, budget held in the first planned step",
-               f">= {FIRST_SHARE:.0%} of the cells", f"{first} of {of} cells",
+               f">= {FIRST_SHARE:.0%} of the cells", f"{first} of {of} cells (second: {second})",
                first >= FIRST_SHARE * of),
         *(prediction(allocator, cells, within)
           for allocator, (_, within) in ALLOCATORS.items()

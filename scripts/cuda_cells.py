@@ -131,9 +131,13 @@ class Cell:
         return self.taken[0] <= self.budget
 
     @property
+    def held_at_second(self):
+        return max(self.taken[1:2], default=0) <= self.budget
+
+    @property
     def held(self):
-        """In every step after the second planned one, and in it."""
-        return bool(self.taken[1:]) and max(self.taken[1:]) <= self.budget
+        """In every step after the second planned one."""
+        return bool(self.taken[2:]) and max(self.taken[2:]) <= self.budget
 
     @property
     def error(self):
@@ -146,15 +150,17 @@ class Cell:
         return max(0, self.taken[-1] - self.budget)
 
     def row(self):
-        first, worst = (f"{(taken - self.budget) / self.budget:+.2%}" for taken in
-                        (self.taken[0], max(self.taken[1:] or self.taken)))
+        first, second, worst = (
+            f"{(taken - self.budget) / self.budget:+.2%}" for taken in
+            (self.taken[0], self.taken[min(1, len(self.taken) - 1)],
+             max(self.taken[2:] or self.taken)))
         return (self.model, self.dtype, "expandable" if self.allocator else "segments",
                 f"{self.place:.0%}", gib(self.budget), gib(self.taken[-1]), first,
-                worst, f"{self.error:+.4%}", f"{self.recomputed} of {self.blocks}")
+                second, worst, f"{self.error:+.4%}", f"{self.recomputed} of {self.blocks}")
 
 
-HEAD = ("model", "dtype", "allocator", "at", "budget", "taken", "first", "worst",
-        "error", "recomputed")
+HEAD = ("model", "dtype", "allocator", "at", "budget", "taken", "first", "second",
+        "worst", "error", "recomputed")
 
 
 def taken(step):

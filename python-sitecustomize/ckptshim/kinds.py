@@ -62,6 +62,7 @@ class Tape:
         self.last_base = self.base
         self.margin = 0                 # left free below the budget
         self.relaxed = False            # that was made smaller, or must not be
+        self.followed = 0               # iterations under the plan in force
 
     def predicted(self, base: int) -> int:
         """The plan's peak for an iteration that starts at base live bytes."""
@@ -113,6 +114,8 @@ class Tapes:
         changed = chosen != self.recompute or not self.planned
         for tape, plan in zip(self.each, plans):
             tape.plan, tape.plan_base = plan, bases[tape.device]
+            if changed:
+                tape.followed = 0
         self.planned, self.recompute = True, chosen
         return changed
 

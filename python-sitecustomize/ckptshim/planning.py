@@ -279,6 +279,7 @@ class Planning:
     def _corrects(self, tapes: Tapes, tape: Tape, base: int, iteration: int) -> bool:
         """Whether another margin is to be left on a device from now on."""
         limit, device = self._settings.limit, tape.device
+        tape.followed += 1
         taken, overhead = device.peaks.last, device.overhead
         if not tape.plan["feasible"]:
             return False
@@ -296,8 +297,9 @@ class Planning:
             tape.relaxed = True
             return True
         needed = int(_MORE * overhead + _SPARE * limit)
-        if (tape.relaxed or not tapes.recompute or self._settings.plan
-                or tape.margin <= needed + _SPARE * limit):
+        # A first iteration finds nothing cached, and fragments less than later ones.
+        if (tape.relaxed or tape.followed < 2 or not tapes.recompute
+                or self._settings.plan or tape.margin <= needed + _SPARE * limit):
             return False
         tape.relaxed = True     # the allocator needs less than was left to it
         # Half of it: under the next plan it may need more.

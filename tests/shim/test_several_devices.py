@@ -101,17 +101,25 @@ class BruteForce:
                               for i, c in enumerate(tape["calls"])]}
 
 
-def solve(profiles: list[dict[str, Any]], budget: int) -> tuple[Tapes, FakeAgent]:
-    """A plan for devices with these tapes."""
-    agent = FakeAgent()
+def planning_for(budget: int, agent: FakeAgent) -> Planning:
     settings: Any = SimpleNamespace(minimum=False, budgeted=True, plan="", limit=budget,
                                     planner="optimal", on_infeasible="best_effort")
     planner: Any = BruteForce()
-    planning = Planning(agent, planner, settings, Events(agent))
+    return Planning(agent, planner, settings, Events(agent))
+
+
+def tapes_of(profiles: list[dict[str, Any]], agent: FakeAgent) -> Tapes:
     calls = [Call(None, i) for i in range(len(profiles[0]["calls"]))]
     tapes = Tapes(((1,),), 1, calls)
     for i, entry in enumerate(profiles):
         tapes.add(Tape(Device(agent, i), entry), ((1,),), 1)
+    return tapes
+
+
+def solve(profiles: list[dict[str, Any]], budget: int) -> tuple[Tapes, FakeAgent]:
+    """A plan for devices with these tapes."""
+    agent = FakeAgent()
+    planning, tapes = planning_for(budget, agent), tapes_of(profiles, agent)
     assert planning.solve(tapes, {tape.device: 0 for tape in tapes}, 0)
     return tapes, agent
 
@@ -150,6 +158,26 @@ def test_a_recompute_for_another_device_finds_room() -> None:
     assert chosen(tapes) == [0, 1] and tapes.feasible
     assert tapes.each[0].plan["predicted_bytes"] == peak(first, {2}) <= 80
     assert peak(first, {0, 2}) > 80
+
+
+def test_what_is_left_to_an_allocator_shrinks_once_a_plan_was_followed_twice() -> None:
+    """A first iteration finds nothing cached."""
+    agent = FakeAgent()
+    planning = planning_for(200, agent)
+    tapes = tapes_of([profile([50] * 3, [5] * 3)], agent)
+    (tape,) = tapes
+    tape.margin = 100
+    bases = {tape.device: 0}
+    assert planning.solve(tapes, bases, 0) and len(tapes.recompute) == 2
+    tape.device.peaks.add(tape.predicted(0) + 4)
+    tape.device.overhead = 4
+    planning.compare(tapes, bases, 1)
+    assert (tape.margin, len(tapes.recompute)) == (100, 2)
+    planning.compare(tapes, bases, 2)
+    assert tape.margin < 100 and len(tapes.recompute) == 1
+    planning.compare(tapes, bases, 3)
+    planning.compare(tapes, bases, 4)
+    assert len(tapes.recompute) == 1            # once
 
 
 def test_one_line_names_the_device_where_it_cannot_hold() -> None:
