@@ -113,8 +113,8 @@ def budget_figures(cells, broken=0):
         Figure("CUDA, budget held after the second planned step", "every cell",
                f"{held} of {of} cells", held == of),
         Figure("CUDA, budget held in the first planned step",
-               f">= {FIRST_SHARE:.0%} of the cells", f"{first} of {of} cells (second: {second})",
-               first >= FIRST_SHARE * of),
+               f">= {FIRST_SHARE:.0%} of the cells",
+               f"{first} of {of} cells (second: {second})", first >= FIRST_SHARE * of),
         *(prediction(allocator, cells, within)
           for allocator, (_, within) in ALLOCATORS.items()
           if any(cell.allocator == allocator for cell in cells)),

@@ -156,7 +156,8 @@ class Cell:
              max(self.taken[2:] or self.taken)))
         return (self.model, self.dtype, "expandable" if self.allocator else "segments",
                 f"{self.place:.0%}", gib(self.budget), gib(self.taken[-1]), first,
-                second, worst, f"{self.error:+.4%}", f"{self.recomputed} of {self.blocks}")
+                second, worst, f"{self.error:+.4%}",
+                f"{self.recomputed} of {self.blocks}")
 
 
 HEAD = ("model", "dtype", "allocator", "at", "budget", "taken", "first", "second",
