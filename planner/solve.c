@@ -40,15 +40,23 @@ static void set_saving_goal(struct work *w)
 	w->goal.bytes = w->wanted < w->reachable ? w->wanted : w->reachable;
 }
 
+/* A peak and storages may add up to more than a document may say. */
+static int64_t bounded(int64_t bytes)
+{
+	return bytes < TAPE_BYTES_MAX ? bytes : TAPE_BYTES_MAX;
+}
+
 static void set_goal(struct work *w, struct plan *plan)
 {
-	plan->floor = floor_bytes(w->tape, w->keep, w->bytes);
+	int64_t floor = floor_bytes(w->tape, w->keep, w->bytes);
+
 	memset(w->keep, true, w->tape->call_count);
-	plan->plain = tape_peak(w->tape, w->keep, w->bytes).bytes;
-	w->goal = (struct goal){ w->tape, GOAL_PEAK, plan->floor };
+	plan->floor = bounded(floor);
+	plan->plain = bounded(tape_peak(w->tape, w->keep, w->bytes).bytes);
+	w->goal = (struct goal){ w->tape, GOAL_PEAK, floor };
 	if (w->request->target != REQUEST_BUDGET)
 		set_saving_goal(w);
-	else if (!w->request->min && w->request->bytes > plan->floor)
+	else if (!w->request->min && w->request->bytes > floor)
 		w->goal.bytes = w->request->bytes;
 }
 
@@ -102,7 +110,7 @@ static int choose(struct work *w, struct plan *plan, const struct why *why)
 	if (error)
 		return error;
 	peak = tape_peak(w->tape, w->keep, w->bytes);
-	plan->predicted = peak.bytes;
+	plan->predicted = bounded(peak.bytes);
 	plan->peak_mark = named(w->tape, peak.segment)->mark;
 	plan->peak_call = named(w->tape, peak.segment)->call;
 	plan->recompute_ms = tape_recompute_ms(w->tape, w->keep);

@@ -394,6 +394,29 @@ static void what_notes_alone_hold_is_not_in_the_plain_peak(void **state)
 	free(profile);
 }
 
+static void a_peak_beyond_the_most_bytes_is_written_as_the_most(void **state)
+{
+	static const char request[] = "{\"kind\":0,\"planner\":\"uniform\","
+				      "\"target\":\"saving\",\"value\":0.5}";
+	char *profile = data_text("profile_peak_beyond_the_most.json");
+	char text[512];
+	struct why why = { text, sizeof(text) };
+	struct plans plans;
+	char *plan;
+
+	(void)state;
+	assert_int_equal(ckptplan_solve(profile, request, &plan, text,
+					sizeof(text)),
+			 0);
+	assert_int_equal(plans_read(plan, &plans, &why), 0);
+	assert_int_equal(plans.plans[0].plain, TAPE_BYTES_MAX);
+	assert_int_equal(ckptplan_validate(plan, profile, text, sizeof(text)),
+			 0);
+	plans_free(&plans);
+	ckptplan_free(plan);
+	free(profile);
+}
+
 static void a_budget_below_the_floor_gives_the_plan_at_the_floor(void **state)
 {
 	struct plans low = solved("{\"kind\":0,\"planner\":\"optimal\","
@@ -460,6 +483,8 @@ int main(void)
 			the_shipped_plan_is_what_the_shipped_profile_needs),
 		cmocka_unit_test(
 			what_notes_alone_hold_is_not_in_the_plain_peak),
+		cmocka_unit_test(
+			a_peak_beyond_the_most_bytes_is_written_as_the_most),
 		cmocka_unit_test(
 			a_budget_below_the_floor_gives_the_plan_at_the_floor),
 		cmocka_unit_test(a_moved_base_moves_the_figures),
