@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 
-MODEL, WIDE = "gpt", "wide_gpt"
+from bench_trust import MODEL, WIDE, middle_budget
+
 PROOF, PROOFS = "proof", ("always", "first")
 WARM = 5
 GENERATIONS, ROUNDS = 6, 16
@@ -111,22 +112,18 @@ def excess(times, name, against):
         zip(times[name], times[against], strict=True)) - 1
 
 
-def middle_budget(job, model):
-    def peak(budget):
-        done = job.run([job.HERE / "models.py", model, "--steps", "4"], budget)
-        return done.report
-    floor = peak("min")["floor_bytes"]
-    return str((floor + peak("max")["peak_bytes"]["last"]) // 2)
+def budget_of(job, model):
+    return str(middle_budget(job, [job.HERE / "models.py", model, "--steps", 4]))
 
 
 def small_generations(job, quick):
-    settings = variants(middle_budget(job, MODEL))
+    settings = variants(budget_of(job, MODEL))
     return [generation(job, MODEL, settings, QUICK_ROUNDS if quick else ROUNDS)
             for _ in range(QUICK_GENERATIONS if quick else GENERATIONS)]
 
 
 def wide_generations(job):
-    settings = {PROOF: {"CKPT_BUDGET": middle_budget(job, WIDE)}}
+    settings = {PROOF: {"CKPT_BUDGET": budget_of(job, WIDE)}}
     return [generation(job, WIDE, settings, WIDE_ROUNDS)
             for _ in range(WIDE_GENERATIONS)]
 

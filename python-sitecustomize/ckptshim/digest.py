@@ -12,7 +12,6 @@ from . import structures
 _BUDGET = 256 << 20         # bytes a look reads in full
 _SPARSE = 1 << 10           # beyond, a line of 64 bytes in so many
 _ARRAY = 8 << 20            # bytes of a NumPy array: larger ones are not read
-_MISSING = object()
 
 
 def _copied(address: int, size: int, stride: int) -> Any:

@@ -334,15 +334,16 @@ static void requests_are_refused_by_name(void **state)
 	}
 }
 
-static struct plans solved(const char *request)
+/* A request's plan on a profile of tests/data, read back; it must fit that. */
+static struct plans solved_of(const char *name, const char *request)
 {
-	char *profile = data_text("profile.json");
+	char *profile = data_text(name);
 	char text[512];
 	struct why why = { text, sizeof(text) };
 	struct plans plans;
 	char *plan;
 
-	if (answer(request, &plan, text, sizeof(text)) < 0)
+	if (ckptplan_solve(profile, request, &plan, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
 	if (ckptplan_validate(plan, profile, text, sizeof(text)) < 0)
 		fail_msg("%s", text);
@@ -351,6 +352,11 @@ static struct plans solved(const char *request)
 	ckptplan_free(plan);
 	free(profile);
 	return plans;
+}
+
+static struct plans solved(const char *request)
+{
+	return solved_of("profile.json", request);
 }
 
 static void the_shipped_plan_is_what_the_shipped_profile_needs(void **state)
@@ -373,48 +379,26 @@ static void the_shipped_plan_is_what_the_shipped_profile_needs(void **state)
 
 static void what_notes_alone_hold_is_not_in_the_plain_peak(void **state)
 {
-	char *profile = data_text("profile_noted.json");
-	char text[512];
-	struct why why = { text, sizeof(text) };
-	struct plans plans;
-	char *plan;
+	struct plans plans = solved_of("profile_noted.json",
+				       "{\"kind\":0,\"planner\":\"optimal\","
+				       "\"target\":\"budget\","
+				       "\"value\":\"min\"}");
 
 	(void)state;
-	assert_int_equal(ckptplan_solve(profile,
-					"{\"kind\":0,\"planner\":\"optimal\","
-					"\"target\":\"budget\","
-					"\"value\":\"min\"}",
-					&plan, text, sizeof(text)),
-			 0);
-	assert_int_equal(plans_read(plan, &plans, &why), 0);
 	assert_int_equal(plans.plans[0].floor, 40008);
 	assert_int_equal(plans.plans[0].plain, 43008 - 500 - 200);
 	plans_free(&plans);
-	ckptplan_free(plan);
-	free(profile);
 }
 
 static void a_peak_beyond_the_most_bytes_is_written_as_the_most(void **state)
 {
-	static const char request[] = "{\"kind\":0,\"planner\":\"uniform\","
-				      "\"target\":\"saving\",\"value\":0.5}";
-	char *profile = data_text("profile_peak_beyond_the_most.json");
-	char text[512];
-	struct why why = { text, sizeof(text) };
-	struct plans plans;
-	char *plan;
+	struct plans plans = solved_of("profile_peak_beyond_the_most.json",
+				       "{\"kind\":0,\"planner\":\"uniform\","
+				       "\"target\":\"saving\",\"value\":0.5}");
 
 	(void)state;
-	assert_int_equal(ckptplan_solve(profile, request, &plan, text,
-					sizeof(text)),
-			 0);
-	assert_int_equal(plans_read(plan, &plans, &why), 0);
 	assert_int_equal(plans.plans[0].plain, TAPE_BYTES_MAX);
-	assert_int_equal(ckptplan_validate(plan, profile, text, sizeof(text)),
-			 0);
 	plans_free(&plans);
-	ckptplan_free(plan);
-	free(profile);
 }
 
 static void a_budget_below_the_floor_gives_the_plan_at_the_floor(void **state)
