@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
-from . import files, interrupts
+from . import device_threads, files, interrupts
 from .blocks import Call
 from .units import size
 
@@ -45,7 +45,10 @@ class Report:
     def at_exit(self) -> None:
         """The last word, if this process trained."""
         try:
-            self._end()
+            try:
+                self._end()
+            finally:
+                device_threads.settle()
         except Exception as error:
             if interrupts.is_the_jobs(error):
                 raise
