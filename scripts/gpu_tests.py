@@ -184,9 +184,9 @@ PRINT = """
 print("BITS", train())
 """
 
-# A Python that ends while torch's device thread still lets go of a backward's graph
-# aborts, in torch's own code. With a budget the agent waits for that thread.
-ALONE = """
+# A Python that ends right after a backward on a device aborts now and then, in torch's
+# own code and without the agent as well.
+END = """
 import time
 time.sleep(0.3)
 """
@@ -196,9 +196,8 @@ def _child(place, code, timeout, budget=None, **settings):
     """Runs it; (what it printed, "" or why it failed)."""
     if budget is not None:
         settings["CKPT_BUDGET"] = budget
-    end = ALONE if budget is None else ""
     done = subprocess.run(
-        [place.python, "-c", START + textwrap.dedent(code) + end], capture_output=True,
+        [place.python, "-c", START + textwrap.dedent(code) + END], capture_output=True,
         text=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False,
         env=place.environment(**settings))
     why = "" if not done.returncode else (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
-from . import device_threads, files, interrupts
+from . import files, interrupts
 from .blocks import Call
 from .units import size
 
@@ -45,10 +45,7 @@ class Report:
     def at_exit(self) -> None:
         """The last word, if this process trained."""
         try:
-            try:
-                self._end()
-            finally:
-                device_threads.settle()
+            self._end()
         except Exception as error:
             if interrupts.is_the_jobs(error):
                 raise
