@@ -237,7 +237,7 @@ class Controller(Watcher):
             reason, detail = "global_effect", "a backward, on several devices"
         if reason is None:
             return True
-        self._exclude(block, reason, detail)
+        self._exclude(block, reason, detail, look.lasting)
         return False
 
     def dropping(self, frame: Frame, held: list[Handle]) -> None:
@@ -312,9 +312,10 @@ class Controller(Watcher):
             return
         self._exclude(block, reason, detail)
 
-    def _exclude(self, block: Block, reason: str, detail: str) -> None:
+    def _exclude(self, block: Block, reason: str, detail: str,
+                 final: bool = False) -> None:
         trust = self.current.trust if self.current else ""
-        block.exclude(trust, reason)
+        block.exclude(trust, reason, final)
         block.failed = self.current
         where = f"{block.name or block.cls}: {reason}"
         self.events.add(self.iterations, "proof", f"{where} ({detail})")

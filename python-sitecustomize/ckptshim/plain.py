@@ -76,19 +76,35 @@ def hooks_in_force() -> bool:
     return _top_hooks(True) is not None or not _hooks_enabled()
 
 
+class _Again(threading.local):
+    """``with again:`` a forward of the job's is recomputed on this thread."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: Any) -> None:
+        self.depth -= 1
+
+
+again = _Again()
+
+
 def in_backward() -> bool:
     """Whether this thread runs a part of a backward."""
     return _graph_task() != -1
 
 
 def must_be_plain() -> bool:
-    """No gradients, a running backward, a transform, a mode or a trace.
+    """No gradients, a recompute, a running backward, a transform, a mode or a trace.
 
     Inside a backward a forward is somebody's recompute, and inside another
     frame it belongs to that frame; saved-tensor hooks of the job's own are in
     force in the latter case as well (``hooks_in_force``).
     """
-    return (not _grad_enabled() or _graph_task() != -1 or _tracing() is not None
+    return (not _grad_enabled() or _graph_task() != -1 or again.depth > 0
+            or _tracing() is not None
             or _functorch_level() is not None or _dispatch_modes() > 0
             or (_function_modes() > 0 and _foreign_mode()) or _fx_tracing()
             or _forward_mode() or _capturing())

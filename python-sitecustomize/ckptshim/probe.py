@@ -42,6 +42,8 @@ class Look:
             copies of (``Note.copied``); to be set before the forward ends.
         wants_copies: arguments changed that a deep note would copy.
         outside: what the code leads to, for the block's notes.
+        lasting: something was found that a later look may miss and that may come
+            again all the same: a file or a tensor was written to.
         detail: a few words on what was found first, "" if nothing was.
     """
 
@@ -52,6 +54,7 @@ class Look:
         self.copied: frozenset[int] = frozenset()
         self.wants_copies = False
         self.outside = outside.NOTHING
+        self.lasting = False
         self._found: dict[str, str] = {}
         self._inputs = (forward, args, kwargs)
         self._module: Optional[torch.nn.Module] = module
@@ -125,6 +128,7 @@ class Look:
             self._find("collective", tracer.collective or "a process group was used")
         if tracer.effect:
             self._find("global_effect", tracer.effect)
+            self.lasting = tracer.lasting
         if modes.changed(self._modes):
             self._find("global_effect", "a flag of torch")
         scripts = [part.module for part in self._parts if part.scripted]
@@ -136,6 +140,7 @@ class Look:
         for origin, path, value in self._watch.changes():
             if origin == ARGUMENT and self._is_spared(value):
                 continue
+            self.lasting |= origin != ARGUMENT and isinstance(value, torch.Tensor)
             self._find(_REASONS[origin], f"{origin} {path}"
                        if not path.startswith("argument") else path)
 

@@ -41,7 +41,7 @@ def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
     try:
         plain.push(pack, _as_is)
         try:
-            with room, mute():
+            with room, mute(), plain.again:
                 note.call(wrap(frame.call, frame.original), module)
         except Stop:
             if not enough():

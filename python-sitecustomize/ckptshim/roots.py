@@ -112,6 +112,8 @@ class Roots:
         return found is not None and found() is module
 
     def _add_root(self, module: nn.Module) -> None:
+        if any(map(nn.parameter.is_lazy, [*module.parameters(), *module.buffers()])):
+            return                      # its first call makes them: from the next on
         key = id(module)
 
         def gone(_: Any) -> None:

@@ -45,11 +45,15 @@ def _items(value: Any) -> Iterable[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
+# ValueError: a parameter of a lazy module before its first call.
+_NO_STORAGE = (RuntimeError, NotImplementedError, ValueError)
+
+
 def address(tensor: torch.Tensor) -> int:
-    """Where a tensor's storage starts; 0 for one that has none to speak of."""
+    """Where a tensor's storage starts; 0 for one that has none (yet) to speak of."""
     try:
         return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
+    except _NO_STORAGE:
         return 0
 
 
@@ -63,7 +67,7 @@ def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     tensors = [*tensors]
     try:
         return starts(map(storage_of, tensors))
-    except (RuntimeError, NotImplementedError):
+    except _NO_STORAGE:
         return {*map(address, tensors)}
 
 

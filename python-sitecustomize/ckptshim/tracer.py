@@ -67,6 +67,10 @@ _HOMES = {"posix", "nt", "_socket", "socket", "_queue", "sqlite3", "mmap",
           "_posixsubprocess", "builtins", "atexit", "_thread", "_signal", "syslog"}
 
 
+# What is shown once, as a rule, and by a recompute not again (``mute``).
+_SHOWN = {"print", "printing", "a warning", "a log record"}
+
+
 def _writes(owner: Any) -> bool:
     """Whether an object that is written to is a file, or shown to the user."""
     if not issubclass(type(owner), _io._IOBase):
@@ -108,6 +112,11 @@ class Tracer:
         self._on_code = on_code
         self._codes: dict[int, types.CodeType] = {}
         self._outer: Any = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the effect may come again at any time, and is had twice then."""
+        return self.effect is not None and self.effect not in _SHOWN
 
     @staticmethod
     def possible() -> bool:
@@ -155,13 +164,13 @@ class Tracer:
                     self._effect(frame, arg, owner)
 
     def _effect(self, frame: types.FrameType, function: Any, owner: Any) -> None:
-        if (self.effect is not None or _silence.depth
-                or is_own_file(frame.f_code.co_filename)):
+        if self.lasting or _silence.depth or is_own_file(frame.f_code.co_filename):
             return
         if function.__name__ in _OUTPUT and _writes(owner):
-            self.effect = "writing"
+            shown = owner is sys.stdout or owner is sys.stderr
+            self.effect = "printing" if shown else "writing"
         else:
-            self.effect = _builtin_effect(function)
+            self.effect = _builtin_effect(function) or self.effect
 
     def _method(self, function: Any) -> None:
         name = function.__name__
@@ -175,8 +184,8 @@ class Tracer:
         file, name = code.co_filename, code.co_name
         if name in _COLLECTIVES and "torch/distributed/" in file:
             self.collective = self.collective or name
-        elif name in _EMITTER_NAMES and self.effect is None:
+        elif name in _EMITTER_NAMES and not self.lasting:
             self.effect = next((what for (end, known), what in _EMITTERS.items()
-                                if known == name and file.endswith(end)), None)
+                                if known == name and file.endswith(end)), self.effect)
         if not is_foreign_file(file) and not is_foreign(frame.f_globals):
             self._on_code(frame.f_globals, code)

@@ -204,9 +204,71 @@ def failing(steps, record):
     raise RuntimeError("the job's own error")
 
 
+def retained(steps, record):
+    """The graph of each step is alive when its optimizer steps."""
+    model = Tower(6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(16, 64, WIDTH)
+    for step in range(steps):
+        optimizer.zero_grad()
+        y = model(x)
+        F.mse_loss(y, x).backward(retain_graph=True)
+        (y.mean() ** 2).backward(retain_graph=True)
+        record.gradients(step, model)
+        optimizer.step()
+        del y
+    record.weights(model)
+
+
+def lazy(steps, record):
+    """The first call makes the parameters of some blocks."""
+    model = Tower(6)
+    for block in model.h[::2]:
+        block.up = nn.LazyLinear(4 * WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(16, 64, WIDTH)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x.roll(1, 0))
+        loss.backward()
+        record.number(f"{step} loss", loss.item())
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
+class Seldom(Block):
+    """Writes to a tensor that is no buffer, in the first of four forwards."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.calls, self.mean = 0, torch.zeros(WIDTH)
+
+    def forward(self, x):
+        if self.calls % 4 == 0:
+            self.mean.lerp_(x.detach().mean((0, 1)), 0.1)
+        self.calls += 1
+        return super().forward(x)
+
+
+def seldom(steps, record):
+    """A block has an effect in its first forward, and again much later."""
+    model = Tower(6)
+    model.h[2] = Seldom(WIDTH, 2, 4 * WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(16, 64, WIDTH)
+    for step in range(steps):
+        optimizer.zero_grad()
+        F.mse_loss(model(x), x).backward()
+        record.gradients(step, model)
+        optimizer.step()
+        record.number(f"{step} mean", model.h[2].mean.sum().item())
+    record.weights(model)
+
+
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
-    looking)}
+    looking, retained, lazy, seldom)}
 
 
 if __name__ == "__main__":

@@ -71,11 +71,19 @@ def test_a_job_computes_prints_and_returns_the_same(name, budget):
 @pytest.mark.parametrize("budget", ["min", "middle"])
 @pytest.mark.parametrize("loop", [
     "accumulation", "gan", "by_hand", "evaluation", "sharing", "raising",
-    "looking"])
+    "looking", "lazy", "seldom"])
 def test_a_loop_of_another_shape_computes_the_same(loop, budget):
     done = under(loop, budget, "loops.py", 8)
     assert_same(plain(loop, "loops.py", 8), done)
     assert done.status == 0
+
+
+def test_graphs_that_outlive_their_step_get_a_plan():
+    """What was dropped is needed once more before the parameters change."""
+    done = under("retained", "min", "loops.py", 8)
+    assert_same(plain("retained", "loops.py", 8), done)
+    peaks = done.report["peak_bytes"]
+    assert peaks["last"] == peaks["predicted"] == done.report["floor_bytes"]
 
 
 def test_an_uncaught_error_of_the_job_ends_it_as_before():
@@ -131,7 +139,8 @@ def test_a_budget_above_the_need_recomputes_nothing():
     assert done.report["feasible"] is True
 
 
-@pytest.mark.parametrize("loop", ["accumulation", "gan", "sharing"])
+@pytest.mark.parametrize("loop", [
+    "accumulation", "gan", "sharing", "lazy", "seldom"])
 def test_a_budget_holds_in_loops_of_another_shape(loop):
     done = under(loop, "middle", "loops.py", 8)
     assert done.peak <= done.report["budget_bytes"]

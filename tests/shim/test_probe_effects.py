@@ -221,6 +221,32 @@ def test_an_effect_outside_of_the_block_is_seen(effect):
     assert found.detail
 
 
+def write_to_a_file(self, x):
+    with open(os.devnull, "w") as file:
+        file.write("x")
+
+
+def print_and_write(self, x):
+    print(end="")
+    write_to_a_file(self, x)
+
+
+@pytest.mark.parametrize("effect, lasting", [
+    (GLOBAL_EFFECTS["a tensor is written to"], True),
+    (GLOBAL_EFFECTS["a tensor is written to unseen"], True),
+    (GLOBAL_EFFECTS["an item is queued"], True),
+    (GLOBAL_EFFECTS["a descriptor is written to"], True),
+    (write_to_a_file, True),
+    (print_and_write, True),
+    (GLOBAL_EFFECTS["a line is printed"], False),
+    (write_to_output, False),
+    (GLOBAL_EFFECTS["a number is bound anew"], False),
+    (GLOBAL_EFFECTS["a dict entry changes"], False)])
+def test_whether_it_may_come_again_unseen_is_told(effect, lasting):
+    found = look(Block(effect), torch.randn(2, 3))
+    assert found.verdict() == "global_effect" and found.lasting is lasting
+
+
 def test_what_changed_is_named():
     found = look(Block(lambda self, x: SEEN.append(1)), torch.randn(2, 3))
     assert found.verdict() == "global_effect"
