@@ -74,6 +74,11 @@ class Tape:
         """The lowest peak of any plan, for an iteration that starts like the last."""
         return int(self.plan["floor_bytes"] + self.last_base - self.plan_base)
 
+    @property
+    def minimum(self) -> int:
+        """The budget of a plan for the lowest peak, for such an iteration."""
+        return int(self.plan["budget_bytes"] + self.last_base - self.plan_base)
+
 
 class Tapes:
     """The tapes of one kind of iteration, each device's of an iteration of its own,

@@ -262,12 +262,30 @@ def _file(watch: "Watch", value: Any, origin: str, path: str) -> None:
                      (value.tell(), value.getvalue()), origin, f"buffer {path}")
 
 
+def _weak(watch: "Watch", value: Any, origin: str, path: str) -> None:
+    """What is known of objects: entries may go, none may come or change."""
+    watch.record(_no_new_entries, value, _entries(value), origin, f"entries of {path}")
+    for item in [*value.values()]:
+        watch.push(item, origin, path)
+
+
+def _entries(value: Any) -> dict[int, Any]:
+    """By the ids of their keys, which nothing must keep alive."""
+    return {id(key): item if type(item) in structures.ATOMS else id(item)
+            for key, item in [*value.items()]}
+
+
+def _no_new_entries(value: Any, held: dict[int, Any]) -> bool:
+    return _entries(value).items() <= held.items()
+
+
 def _script(watch: "Watch", value: Any, origin: str, path: str) -> None:
     watch.scripts.append(value)
 
 
-# Kinds that never matter, or that look after themselves.
-_IGNORED = (logging.Logger, logging.Handler, weakref.WeakSet, weakref.WeakKeyDictionary,
+# Kinds that never matter, or that look after themselves. Objects may list themselves
+# among the living ones.
+_IGNORED = (logging.Logger, logging.Handler, weakref.WeakSet,
             weakref.WeakValueDictionary, torch.jit.ScriptModule,
             types.BuiltinFunctionType, types.CodeType, types.FrameType)
 _EXACT_KINDS: dict[type, Handler] = {
@@ -281,7 +299,8 @@ _EXACT_KINDS: dict[type, Handler] = {
     threading.local: _object,
 }
 _KINDS: tuple[tuple[Any, Handler], ...] = (
-    (torch.Tensor, _tensor), (_IGNORED, _nothing), (torch.nn.Module, _object),
+    (torch.Tensor, _tensor), (_IGNORED, _nothing),
+    (weakref.WeakKeyDictionary, _weak), (torch.nn.Module, _object),
     (type, _class), (dict, _dict), (list, _list), (tuple, _tuple), (set, _set),
     (collections.deque, _list), (io.IOBase, _file),
 )

@@ -91,7 +91,7 @@ class Report:
         planned = tapes is not None and tapes.planned
         budget = c.settings.limit if c.settings.budget.isdigit() else None
         if c.settings.minimum and tapes is not None and planned:
-            budget = max(tape.plan["budget_bytes"] for tape in tapes)
+            budget = max(tape.minimum for tape in tapes)
         feasible = self._feasible(tapes) if planned else self._fits(budget)
         chosen = c.recomputed()
         ranges = {} if c.ranges is None else {"ranges": c.ranges.entries()}

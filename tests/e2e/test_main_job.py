@@ -84,6 +84,7 @@ def test_graphs_that_outlive_their_step_get_a_plan():
     assert_same(plain("retained", "loops.py", 8), done)
     peaks = done.report["peak_bytes"]
     assert peaks["last"] == peaks["predicted"] == done.report["floor_bytes"]
+    assert done.report["budget_bytes"] == done.report["floor_bytes"]
 
 
 def test_an_uncaught_error_of_the_job_ends_it_as_before():

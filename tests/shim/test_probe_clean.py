@@ -18,6 +18,7 @@ from ckptshim.tracer import unwatched
 from test_probe_effects import Block, Registry, look
 
 LIVING = weakref.WeakSet()
+KNOWN_OF = weakref.WeakKeyDictionary()
 
 
 class Probe:
@@ -76,6 +77,7 @@ CLEAN = {
     "a hook on an activation": lambda self, x: self.line(x).register_hook(Probe()),
     "a hook on the input": lambda self, x: x.register_hook(Probe()),
     "a warning not shown": lambda self, x: warnings.warn("x", stacklevel=1),
+    "an entry for a dead object": lambda self, x: KNOWN_OF.update({Registry(): 1}),
     "a method of the shim": lambda self, x: print_unwatched(),
 }
 

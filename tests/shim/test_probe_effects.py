@@ -13,6 +13,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ BUFFER = io.StringIO()
 OTHER = types.ModuleType("other")
 OTHER.log = []
 LAZY = None
+KNOWN_OF = weakref.WeakKeyDictionary()
 
 
 class Registry:
@@ -176,6 +178,10 @@ GLOBAL_EFFECTS = {
     "a record is logged": lambda self, x: logging.getLogger("probe").error("x"),
     "a warning is issued": lambda self, x: warnings.warn("x", stacklevel=1),
     "a thread is started": start_a_thread,
+    "a weak dictionary counts": lambda self, x: KNOWN_OF.update(
+        {self: KNOWN_OF.get(self, 0) + 1}),
+    "a list in a weak dictionary grows": lambda self, x: KNOWN_OF.setdefault(
+        Registry, []).append(1),
     "a flag of torch changes": lambda self, x: torch.set_default_dtype(torch.float64),
 }
 
