@@ -72,12 +72,15 @@ class Tape:
     @property
     def floor(self) -> int:
         """The lowest peak of any plan, for an iteration that starts like the last."""
-        return int(self.plan["floor_bytes"] + self.last_base - self.plan_base)
+        return self._moved(self.plan["floor_bytes"])
 
     @property
     def minimum(self) -> int:
         """The budget of a plan for the lowest peak, for such an iteration."""
-        return int(self.plan["budget_bytes"] + self.last_base - self.plan_base)
+        return self._moved(self.plan["budget_bytes"])
+
+    def _moved(self, planned: int) -> int:
+        return int(planned + self.last_base - self.plan_base)
 
 
 class Tapes:

@@ -45,15 +45,11 @@ def _items(value: Any) -> Iterable[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
-# ValueError: a parameter of a lazy module before its first call.
-_NO_STORAGE = (RuntimeError, NotImplementedError, ValueError)
-
-
 def address(tensor: torch.Tensor) -> int:
-    """Where a tensor's storage starts; 0 for one that has none (yet) to speak of."""
+    """Where a tensor's storage starts; 0 for one that has none to speak of."""
     try:
         return tensor.untyped_storage().data_ptr()
-    except _NO_STORAGE:
+    except (RuntimeError, NotImplementedError):
         return 0
 
 
@@ -67,7 +63,7 @@ def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     tensors = [*tensors]
     try:
         return starts(map(storage_of, tensors))
-    except _NO_STORAGE:
+    except (RuntimeError, NotImplementedError):
         return {*map(address, tensors)}
 
 

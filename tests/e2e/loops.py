@@ -156,10 +156,8 @@ def evaluation(steps, record):
     record.weights(model)
 
 
-def sharing(steps, record):
-    """One module called several times in an iteration."""
-    model = Shared()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def roll(model, optimizer, steps, record):
+    """Each row of a batch is to become the one before it."""
     x = torch.randn(16, 64, WIDTH)
     for step in range(steps):
         optimizer.zero_grad()
@@ -169,6 +167,13 @@ def sharing(steps, record):
         record.gradients(step, model)
         optimizer.step()
     record.weights(model)
+
+
+def sharing(steps, record):
+    """One module called several times in an iteration."""
+    model = Shared()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    roll(model, optimizer, steps, record)
 
 
 def raising(steps, record):
@@ -239,15 +244,7 @@ def lazy(steps, record):
     for block in model.h[::2]:
         block.up = nn.LazyLinear(4 * WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    x = torch.randn(16, 64, WIDTH)
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), x.roll(1, 0))
-        loss.backward()
-        record.number(f"{step} loss", loss.item())
-        record.gradients(step, model)
-        optimizer.step()
-    record.weights(model)
+    roll(model, optimizer, steps, record)
 
 
 class Seldom(Block):
