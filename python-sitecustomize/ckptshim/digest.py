@@ -11,7 +11,7 @@ from . import structures
 
 _BUDGET = 256 << 20         # bytes a look reads in full
 _SPARSE = 1 << 10           # beyond, a line of 64 bytes in so many
-_ARRAY = 8 << 20            # bytes of a NumPy array: larger ones are not read
+_ARRAY = 8 << 20            # bytes of an array; of larger ones a part is read
 
 
 def _copied(address: int, size: int, stride: int) -> Any:
@@ -67,7 +67,18 @@ def of_array(array: Any) -> Any:
     """The contents of a NumPy array; the objects themselves if it holds objects."""
     if array.dtype.hasobject:
         return list(array.flat) if array.size < 4096 else None
-    return array.tobytes() if array.nbytes <= _ARRAY else None
+    if array.nbytes <= _ARRAY:
+        return array.tobytes()
+    return array.ravel("K")[::_SPARSE].tobytes() if array.flags.forc else None
+
+
+def of_buffer(value: Any) -> Any:
+    """The contents of what gives access to its memory; of much, a part."""
+    with memoryview(value) as view:
+        if view.nbytes <= _ARRAY or view.ndim != 1:
+            return view.tobytes()
+        with view[::_SPARSE] as some:
+            return some.tobytes()
 
 
 class TensorState:
@@ -75,11 +86,12 @@ class TensorState:
 
     __slots__ = ("version", "form", "stride", "contents", "gradient", "attributes")
 
-    def __init__(self, tensor: torch.Tensor, budget: Budget, read: bool = True) -> None:
+    def __init__(self, tensor: torch.Tensor, budget: Budget,
+                 sparse: bool = False) -> None:
         self.version = _version(tensor)
         self.form = _form(tensor)
-        self.stride = budget.stride(_readable(tensor)) if read else 0
-        self.contents = of_tensor(tensor, self.stride) if read else None
+        self.stride = _SPARSE if sparse else budget.stride(_readable(tensor))
+        self.contents = of_tensor(tensor, self.stride)
         self.gradient = _gradient(tensor)
         self.attributes = dict(tensor.__dict__)
 

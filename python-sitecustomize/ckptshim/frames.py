@@ -119,7 +119,7 @@ class Frames:
             if look is None and not note.known:
                 look = self._watcher.look(frame.original, module, args, kwargs)
             if look is not None:
-                look.copied = note.copied()
+                look.copied, look.generators = note.copied(), note.generators()
         elif mode == MEASURE:
             frame.outside = call.block.own_addresses()
             frame.outside.update(map(tensors.address,

@@ -1,4 +1,4 @@
-"""What a recompute prints was printed before: it is not printed again.
+"""What a recompute prints or logs was there before: it does not come again.
 
 An interrupt of the job's may strike while the streams are exchanged and leave
 ours in their place. It swallows nothing any more once its ``mute`` is gone.
@@ -10,6 +10,8 @@ import sys
 import threading
 import weakref
 from typing import Any
+
+from . import plain
 
 
 class Muted:
@@ -47,3 +49,9 @@ class mute:
             sys.stdout = self._held[0]
         if sys.stderr is self._put[1]:
             sys.stderr = self._held[1]
+
+
+def log_handled(original: Any, logger: Any, args: Any, kwargs: Any) -> None:
+    """In place of ``logging.Logger.handle``."""
+    if not plain.again.depth:
+        original(logger, *args, **kwargs)

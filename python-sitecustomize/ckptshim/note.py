@@ -90,7 +90,7 @@ class Present:
     """What ``Note.leave`` puts back."""
 
     __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
-                 "orders", "outside", "moved")
+                 "orders", "outside", "generators", "moved")
 
     def __init__(self, tree: Tree, inside: Any, held: contents.Held,
                  past: modes.Modes) -> None:
@@ -102,6 +102,7 @@ class Present:
         self.modes = modes.enter(past)
         self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
         self.outside: Optional[outside.State] = None
+        self.generators: Optional[outside.State] = None
         self.moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
@@ -110,7 +111,7 @@ class Note:
 
     __slots__ = ("known", "_scope", "_tree", "_contents", "_streams", "_modes",
                  "_context", "_args", "_kwargs", "_inputs", "_versions", "_module",
-                 "_copier", "_copied", "_outside")
+                 "_copier", "_copied", "_outside", "_generators")
 
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
@@ -147,6 +148,7 @@ class Note:
 
     def _hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._copier: Optional[Copier] = None
+        self._generators: Optional[outside.State] = None
         if is_flat(args, kwargs):
             held: dict[int, torch.Tensor] = {}
             self._args = tuple(hold(args, held))
@@ -159,12 +161,17 @@ class Note:
         self._args = tuple([copier.copy(item) for item in args])
         self._kwargs = copier.dictionary(kwargs)
         self._inputs = copier.tensors
+        self._generators = outside.of_generators(copier.generators).past()
 
     def copied(self) -> frozenset[int]:
         """The ids of the arguments' parts that a recompute gets copies of."""
         if self._copier is not None:
             return self._copier.copied()
         return frozenset(i for i, held in self._copied.items() if id(held) != i)
+
+    def generators(self) -> frozenset[int]:
+        """The ids of the random generators, outside of modules, that it puts back."""
+        return outside.generators(self._outside) | outside.generators(self._generators)
 
     def aliases(self) -> list[torch.Tensor]:
         """What it holds of the inputs in tensors of its own."""
@@ -236,6 +243,7 @@ class Note:
                 present.moved = then.memory.enter()
             contents.put_all(self._contents)
             present.outside = self._scope.outside.enter(self._outside)
+            present.generators = outside.NOTHING.enter(self._generators)
             streams.put(self._streams, present.streams)
         except BaseException:
             self.leave(present)
@@ -262,6 +270,7 @@ class Note:
                     streams.put(present.streams, streams.take())
                 finally:
                     outside.leave(present.outside)
+                    outside.leave(present.generators)
                     _put_back(present)
 
     def changed_versions(self) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from . import streams, structures
+from . import attributes, streams, structures
 from .foreign import is_foreign, is_foreign_class
 from .patch import own_code
 from .places import (
@@ -30,8 +30,10 @@ from .places import (
     ClassAttributes,
     Items,
     Place,
+    Slots,
     Stream,
 )
+from .tree import STANDARD
 
 _FUNCTIONS = 256        # whose code is read
 _PLACES = 16            # of each kind, for one block
@@ -88,17 +90,31 @@ def leave(present: Optional[State]) -> None:
 NOTHING = Outside([])
 
 
+def of_generators(generators: list[Any]) -> Outside:
+    """These random generators themselves."""
+    return Outside([*map(Stream, generators)]) if generators else NOTHING
+
+
+def generators(state: Optional[State]) -> frozenset[int]:
+    """The ids of the random generators among the places of a state."""
+    return frozenset(id(place.generator) for place in state.places
+                     if isinstance(place, Stream)) if state else frozenset()
+
+
 def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
     """What the code of these modules' classes and of functions leads to."""
     walk = _Walk()
     for module in modules:
         walk.classes.append(type(module))
-        functions = functions + [value for value in vars(module).values()
-                                 if isinstance(value, _CALLED)]
         for table in (module._forward_hooks, module._forward_pre_hooks):
             functions = functions + list(table.values())
     for function in functions:
         walk.value(function, 0)
+    walk.run()
+    for module in modules:
+        for name, value in vars(module).items():
+            if name not in STANDARD:
+                walk.held(value)
     walk.run()
     places = walk.found()
     return Outside(places) if places else NOTHING
@@ -200,16 +216,30 @@ class _Walk:
         elif not isinstance(value, (torch.nn.Module, torch.Tensor)):
             self._object(value, depth)
 
+    def held(self, value: Any) -> None:
+        """Follow a module's attribute; what a snapshot puts back is no place."""
+        if attributes.taker(type(value)) is None:
+            self.value(value, 0)
+        elif self._new(id(value)):
+            for item in _inside(value):
+                self.value(item, 1)
+
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
-        own = getattr(value, "__dict__", None)
-        if (is_foreign_class(kind) or type(own) is not dict
-                or issubclass(kind, enum.Enum)):
+        if is_foreign_class(kind) or issubclass(kind, enum.Enum):
             return
-        self._add(Attributes(own))
-        self.classes.append(kind)
-        for item in own.values():
-            self.value(item, depth + 1)
+        own = getattr(value, "__dict__", None)
+        if type(own) is dict:
+            self._add(Attributes(own))
+            for item in own.values():
+                self.value(item, depth + 1)
+        slots = Slots(value)
+        if len(slots):
+            self._add(slots)
+            for item in slots.present():
+                self.value(item, depth + 1)
+        if type(own) is dict or len(slots):
+            self.classes.append(kind)
 
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
@@ -224,6 +254,15 @@ class _Walk:
                     item = item.fget
                 if not isinstance(item, type):
                     self.value(item, 1)
+
+
+def _inside(value: Any) -> list[Any]:
+    """What a module's attribute leads to."""
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, bytearray) or not isinstance(value, attributes.CONTAINERS):
+        return list(getattr(value, "__dict__", {}).values())
+    return Items.inside(value)
 
 
 places_bound = structures.ATOMS - {types.FunctionType, type}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from typing import Any, Iterable, Optional, Sequence
 
 import torch
@@ -194,6 +195,42 @@ class Attributes(Place):
         _put_plain(self._own, wanted, now)
 
 
+class Slots(Place):
+    """The slots of an object of the job's."""
+
+    __slots__ = ("_object", "_members")
+
+    def __init__(self, value: Any) -> None:
+        self._object = value
+        found = [getattr(type(value), name) for name in structures._slots(type(value))]
+        self._members = [m for m in found if type(m) is types.MemberDescriptorType]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def past(self) -> Any:
+        return _kept(self.present())
+
+    def present(self) -> Any:
+        return [_member(each, self._object) for each in self._members]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        for member, then, value in zip(self._members, wanted, now):
+            if then is value or then is _SKIP:
+                continue
+            if then is _ABSENT:
+                member.__delete__(self._object)
+            else:
+                member.__set__(self._object, then)
+
+
+def _member(member: Any, value: Any) -> Any:
+    try:
+        return member.__get__(value)
+    except AttributeError:
+        return _ABSENT
+
+
 class ClassAttributes(Place):
     """The numbers and the like among the attributes of a class of the job's."""
 
@@ -227,20 +264,20 @@ class ClassAttributes(Place):
 class Stream(Place):
     """A random generator."""
 
-    __slots__ = ("_generator", "_take", "_put")
+    __slots__ = ("generator", "_take", "_put")
 
     def __init__(self, generator: Any) -> None:
-        self._generator = generator
+        self.generator = generator
         found = streams.private(type(generator))
         assert found is not None
         self._take, self._put = found
 
     def present(self) -> Any:
-        return self._take(self._generator)
+        return self._take(self.generator)
 
     def put(self, wanted: Any, now: Any) -> None:
         if wanted != now:
-            self._put(self._generator, wanted)
+            self._put(self.generator, wanted)
 
 
 _NONE: dict[str, Any] = {}

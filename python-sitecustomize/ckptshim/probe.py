@@ -40,6 +40,8 @@ class Look:
         changing: dotted names of the buffers whose contents changed.
         copied: ids of the objects among the arguments that a recompute gets
             copies of (``Note.copied``); to be set before the forward ends.
+        generators: ids of the random generators that a recompute finds where they
+            stood (``Note.generators``); the same.
         wants_copies: arguments changed that a deep note would copy.
         outside: what the code leads to, for the block's notes.
         lasting: something was found that a later look may miss and that may come
@@ -52,6 +54,7 @@ class Look:
         self.changing: set[str] = set()
         self.detail = ""
         self.copied: frozenset[int] = frozenset()
+        self.generators: frozenset[int] = frozenset()
         self.wants_copies = False
         self.outside = outside.NOTHING
         self.lasting = False
@@ -137,10 +140,11 @@ class Look:
         for part in self._parts:
             for reason, what in part.changes(self.changing):
                 self._find(reason, what)
-        for origin, path, value in self._watch.changes():
-            if origin == ARGUMENT and self._is_spared(value):
+        for origin, path, value, lasting in self._watch.changes():
+            if id(value) in self.generators or (
+                    origin == ARGUMENT and self._is_spared(value)):
                 continue
-            self.lasting |= origin != ARGUMENT and isinstance(value, torch.Tensor)
+            self.lasting |= lasting and origin != ARGUMENT
             self._find(_REASONS[origin], f"{origin} {path}"
                        if not path.startswith("argument") else path)
 
@@ -242,7 +246,9 @@ class _Part:
         return found
 
     def _attribute_changes(self, own: dict[str, Any]) -> list[tuple[str, str]]:
-        """Tensors that were built and kept. Everything else is put back."""
+        """Tensors that were built and kept. Everything else is put back, and a table
+        that grows by one without a history is: its recompute builds it again.
+        """
         found = []
         for key, now in own.items():
             if key in STANDARD:
@@ -253,7 +259,7 @@ class _Part:
             elif key in self.items and now is before and isinstance(now, dict):
                 held = self.items[key]
                 found += [f"{self.prefix}{key}[{k!r}]" for k, v in now.items()
-                          if k not in held and _holds_tensor(v)]
+                          if k not in held and _holds_history(v)]
         return [("mutates_python_state", f"tensor kept in {name}") for name in found]
 
 
@@ -272,6 +278,10 @@ def _first_run(script: Any) -> bool:
 
 def _holds_tensor(value: Any) -> bool:
     return next(iter(tensors_in(value)), None) is not None
+
+
+def _holds_history(value: Any) -> bool:
+    return any(tensor.requires_grad for tensor in tensors_in(value))
 
 
 def _global_hooks() -> list[Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import array
 import collections
+import ctypes
 import functools
 import io
 import logging
+import mmap
 import random
 import threading
 import types
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 ARGUMENT, MODULE, GLOBAL = "argument", "module", "global"
 
 _EMPTY = object()
+_LARGE = 1 << 16        # elements of a global tensor: a data set, perhaps
 _CELL = types.CellType
+_C_DATA = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
 Handler = Callable[["Watch", Any, str, str], None]
 
@@ -87,14 +91,16 @@ def _set(watch: "Watch", value: Any, origin: str, path: str) -> None:
         watch.push(item, origin, path)
 
 
-def _bytes(watch: "Watch", value: Any, origin: str, path: str) -> None:
-    watch.record(lambda v, held: bytes(v) == held, value, bytes(value), origin, path)
+def _memory(watch: "Watch", value: Any, origin: str, path: str) -> None:
+    """Bytes, numbers, structures of C's: whatever gives access to its memory."""
+    watch.record(lambda v, held: digest.of_buffer(v) == held, value,
+                 digest.of_buffer(value), origin, path, lasting=True)
 
 
 def _tensor(watch: "Watch", value: Any, origin: str, path: str) -> None:
-    read = origin != GLOBAL or value.numel() <= 1 << 16
-    state = digest.TensorState(value, watch.budget, read)
-    watch.record(_same_tensor, value, state, origin, f"tensor {path}")
+    state = digest.TensorState(value, watch.budget,
+                               origin == GLOBAL and value.numel() > _LARGE)
+    watch.record(_same_tensor, value, state, origin, f"tensor {path}", lasting=True)
     for item in state.attributes.values():
         watch.push(item, origin, path)
 
@@ -105,7 +111,7 @@ def _same_tensor(value: Any, state: digest.TensorState) -> bool:
 
 def _ndarray(watch: "Watch", value: Any, origin: str, path: str) -> None:
     watch.record(lambda v, held: digest.of_array(v) == held, value,
-                 digest.of_array(value), origin, f"array {path}")
+                 digest.of_array(value), origin, f"array {path}", lasting=True)
 
 
 def _function(watch: "Watch", value: Any, origin: str, path: str) -> None:
@@ -233,7 +239,7 @@ def _iterator(watch: "Watch", value: Any, origin: str, path: str) -> None:
     if origin == ARGUMENT and watch.iterator is None:
         watch.iterator = path
     watch.record(lambda v, held: held is not None and _position(v) == held, value,
-                 _position(value), origin, f"iterator {path}")
+                 _position(value), origin, f"iterator {path}", lasting=True)
 
 
 def _position(value: Any) -> Any:
@@ -259,7 +265,8 @@ def _file(watch: "Watch", value: Any, origin: str, path: str) -> None:
         watch.iterator = path
     if isinstance(value, (io.StringIO, io.BytesIO)):
         watch.record(lambda v, held: (v.tell(), v.getvalue()) == held, value,
-                     (value.tell(), value.getvalue()), origin, f"buffer {path}")
+                     (value.tell(), value.getvalue()), origin, f"buffer {path}",
+                     lasting=True)
 
 
 def _weak(watch: "Watch", value: Any, origin: str, path: str) -> None:
@@ -289,12 +296,12 @@ _IGNORED = (logging.Logger, logging.Handler, weakref.WeakSet,
             weakref.WeakValueDictionary, torch.jit.ScriptModule,
             types.BuiltinFunctionType, types.CodeType, types.FrameType)
 _EXACT_KINDS: dict[type, Handler] = {
-    list: _list, tuple: _tuple, dict: _dict, set: _set, bytearray: _bytes,
+    list: _list, tuple: _tuple, dict: _dict, set: _set, bytearray: _memory,
     collections.deque: _list, types.FunctionType: _function, _CELL: _cell,
     types.MethodType: _method, functools.partial: _partial, type: _class,
     weakref.ref: _reference, ContextVar: _variable, staticmethod: _wrapped,
     classmethod: _wrapped, property: _wrapped, types.ModuleType: _nothing,
-    type(functools.lru_cache(maxsize=1)(len)): _wrapped, array.array: _bytes,
+    type(functools.lru_cache(maxsize=1)(len)): _wrapped, array.array: _memory,
     torch.jit.ScriptFunction: _script, types.MappingProxyType: _nothing,
     threading.local: _object,
 }
@@ -303,6 +310,7 @@ _KINDS: tuple[tuple[Any, Handler], ...] = (
     (weakref.WeakKeyDictionary, _weak), (torch.nn.Module, _object),
     (type, _class), (dict, _dict), (list, _list), (tuple, _tuple), (set, _set),
     (collections.deque, _list), (io.IOBase, _file),
+    ((bytearray, array.array, memoryview, mmap.mmap, *_C_DATA), _memory),
 )
 _handlers: dict[type, Handler] = dict(_EXACT_KINDS)
 
@@ -315,7 +323,8 @@ def _handler(kind: type) -> Handler:
     if private is not None:
         return _stream(private[0])
     root = kind.__module__.partition(".")[0]
-    if kind.__name__ == "ndarray" and root == "numpy":
+    if any(base.__name__ == "ndarray" and base.__module__ == "numpy"
+           for base in kind.__mro__):
         return _ndarray
     if hasattr(kind, "__next__"):
         return _iterator

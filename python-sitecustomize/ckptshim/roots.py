@@ -10,6 +10,7 @@ fails, the agent stands down and the call goes on as the job's alone.
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from typing import Any, Optional
@@ -23,6 +24,7 @@ from . import discover, plain
 from .blocks import Block
 from .controller import Controller
 from .frames import MismatchError
+from .mute import log_handled
 from .patch import Patches
 from .planning import Infeasible
 from .stack import room
@@ -52,6 +54,7 @@ class Roots:
         """Begin to watch."""
         self._learn()
         self._patches.replace(Optimizer, "__init__", self._optimizer_built)
+        self._patches.replace(logging.Logger, "handle", log_handled)
         if plain.counts_hooks:
             hooks = torch.autograd.graph.saved_tensors_hooks
             self._patches.replace(hooks, "__enter__", plain.hooks_entered)

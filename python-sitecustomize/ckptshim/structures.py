@@ -3,8 +3,9 @@
 Containers are copied, tensors are not: one that belongs to the job's graph is
 held as an alias (the same storage and version counter) that requires a gradient
 but has no history, so that a recompute touches neither the graph nor the hooks
-on it. Other objects are held as they are, unless they carry tensors in plain
-attributes: then they are copied too.
+on it. Random generators are listed, for their states to be put back. Other
+objects are held as they are, unless they carry tensors in plain attributes: then
+they are copied too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import types
 from typing import Any, Callable, Iterable
 
 import torch
+
+from . import streams
 
 _C: Any = torch._C
 _plain: Any = torch.Tensor
@@ -80,13 +83,15 @@ class Copier:
 
     Attributes:
         tensors: the tensors met, as held (each once a place).
+        generators: the random generators met, which are the job's own.
     """
 
-    __slots__ = ("tensors", "_done", "_depth", "_deep", "_lean", "_records",
-                 "_copied")
+    __slots__ = ("tensors", "generators", "_done", "_depth", "_deep", "_lean",
+                 "_records", "_copied")
 
     def __init__(self, deep: bool = False, lean: bool = False) -> None:
         self.tensors: list[torch.Tensor] = []
+        self.generators: list[Any] = []
         self._deep = deep
         self._lean = lean
         self._records = 0               # how many records this is inside of
@@ -139,7 +144,7 @@ def can_copy(value: Any) -> bool:
     """Whether a deep copier makes a copy of a container or record like this."""
     kind = type(value)
     handler = _HANDLERS.get(kind) or _handler(kind)
-    return handler not in (_as_it_is, _tensor) or kind in _without
+    return handler not in (_as_it_is, _tensor, _generator) or kind in _without
 
 
 def _as_it_is(copier: Copier, value: Any) -> Any:
@@ -160,6 +165,11 @@ def _tensor(copier: Copier, value: Any) -> Any:
     if value.grad_fn is not None:
         value = alias(value)
     copier.tensors.append(value)
+    return value
+
+
+def _generator(copier: Copier, value: Any) -> Any:
+    copier.generators.append(value)
     return value
 
 
@@ -230,6 +240,7 @@ def _object(copier: Copier, value: Any) -> Any:
     """A record of plain attributes; held as it is unless a tensor is inside."""
     kind = type(value)
     before, copied = len(copier.tensors), len(copier._copied)
+    generators = len(copier.generators)
     made = object.__new__(kind)
     copier._done[id(value)] = made      # it may refer to itself
     copier._records += 1
@@ -238,6 +249,8 @@ def _object(copier: Copier, value: Any) -> Any:
     if len(copier.tensors) > before or copier._deep:
         return made
     del copier._copied[copied:]         # what is inside stays the job's own
+    if len(copier.generators) > generators:
+        return value
     _without[kind] = _without.get(kind, 0) + 1
     if _without[kind] > _ENOUGH:        # a configuration: never look inside again
         _HANDLERS[kind] = _as_it_is
@@ -283,6 +296,8 @@ def _handler(kind: type) -> Handler:
         return _tensor
     if issubclass(kind, (torch.nn.Module, type)):
         return _as_it_is
+    if streams.private(kind) is not None:
+        return _generator
     if issubclass(kind, dict) and kind.__new__ in (dict.__new__, _ordered_new):
         return _dict_subclass
     if issubclass(kind, list) and kind.__new__ is list.__new__:

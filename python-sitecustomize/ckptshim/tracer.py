@@ -19,9 +19,13 @@ from .foreign import is_foreign, is_foreign_file, is_own_file
 _POSIX = frozenset(
     "write writev pwrite pwritev sendfile putenv unsetenv mkdir remove unlink rename "
     "replace rmdir system fork forkpty posix_spawn posix_spawnp kill killpg truncate "
-    "ftruncate symlink link chmod chown chdir fchdir mkfifo utime _exit abort "
-    "execv execve".split())
+    "ftruncate copy_file_range symlink link chmod chown chdir fchdir mkfifo utime "
+    "_exit abort execv execve".split())
 _OUTPUT = frozenset(("write", "writelines", "truncate"))
+# Methods and functions of C's that write to a file by themselves, by their home.
+_DUMPS = {("_csv", "writerow"), ("_csv", "writerows"), ("_pickle", "dump"),
+          ("marshal", "dump"), ("numpy", "tofile"), ("array", "tofile")}
+_DUMP_NAMES = frozenset(name for _, name in _DUMPS)
 _COLLECTIVES = frozenset(
     "all_reduce all_reduce_coalesced all_gather all_gather_coalesced "
     "all_gather_into_tensor all_gather_object broadcast broadcast_object_list "
@@ -51,6 +55,8 @@ def _builtin_effect(function: Any) -> Optional[str]:
     name: str = function.__name__
     owner = getattr(function, "__self__", None)
     home = owner.__name__ if type(owner) is types.ModuleType else type(owner).__module__
+    if (home, name) in _DUMPS:
+        return "writing"
     if home in ("posix", "nt"):
         return f"os.{name}" if name in _POSIX else None
     if home in ("_socket", "socket", "_queue", "sqlite3", "_posixsubprocess", "mmap"):
@@ -160,7 +166,8 @@ class Tracer:
             else:
                 home = (owner.__name__ if type(owner) is types.ModuleType
                         else type(owner).__module__)
-                if home in _HOMES or arg.__name__ in _OUTPUT:
+                if (home in _HOMES or arg.__name__ in _OUTPUT
+                        or arg.__name__ in _DUMP_NAMES):
                     self._effect(frame, arg, owner)
 
     def _effect(self, frame: types.FrameType, function: Any, owner: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import time
 import types
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import torch
 
@@ -25,6 +25,15 @@ _MISSING = object()
 Check = Callable[[Any, Any], bool]          # object, state: is it as it was?
 
 
+class Change(NamedTuple):
+    """An object that is no longer as it was; see ``Watch.record``."""
+
+    origin: str
+    path: str
+    value: Any
+    lasting: bool
+
+
 class Watch:
     """Remembers objects by where they were first met.
 
@@ -35,7 +44,7 @@ class Watch:
     def __init__(self, static: bool = False) -> None:
         self.static = static
         self._seen: dict[Any, Any] = {}
-        self._records: list[tuple[Check, Any, Any, str, str]] = []
+        self._records: list[tuple[Check, Any, Change]] = []
         self._queue: collections.deque[tuple[Any, str, str]] = collections.deque()
         self.budget = digest.Budget()
         self.modules: dict[int, torch.nn.Module] = {}   # looked after elsewhere
@@ -71,7 +80,7 @@ class Watch:
                 self._attributes_named(value, code, f"{name}")
                 continue
             path = name if where == "__main__" else f"{where}.{name}"
-            self._records.append((_binding, (scope, name), value, GLOBAL, path))
+            self.record(_binding, (scope, name), value, GLOBAL, path)
             if value is not _MISSING:
                 self._queue.append((value, GLOBAL, path))
         self._walk()
@@ -90,8 +99,7 @@ class Watch:
             if type(value) is types.ModuleType:
                 self._attributes_named(value, code, f"{path}.{name}")
                 continue
-            self._records.append(
-                (_binding, (own, name), value, GLOBAL, f"{path}.{name}"))
+            self.record(_binding, (own, name), value, GLOBAL, f"{path}.{name}")
             self._queue.append((value, GLOBAL, f"{path}.{name}"))
 
     def _walk(self) -> None:
@@ -121,9 +129,12 @@ class Watch:
         queue.clear()
 
     def record(self, check: Check, value: Any, state: Any, origin: str,
-               path: str) -> None:
-        """Remember a state; check(value, state) tells whether it still holds."""
-        self._records.append((check, value, state, origin, path))
+               path: str, lasting: bool = False) -> None:
+        """Remember a state; check(value, state) tells whether it still holds.
+
+        lasting: no note puts this back, should it change without a look.
+        """
+        self._records.append((check, state, Change(origin, path, value, lasting)))
 
     def push(self, value: Any, origin: str, path: str) -> None:
         """Come to value later in the same walk."""
@@ -138,17 +149,17 @@ class Watch:
 
     # -- comparing -----------------------------------------------------------
 
-    def changes(self) -> Iterator[tuple[str, str, Any]]:
-        """Origin, path and object of what is no longer as it was."""
-        for check, value, state, origin, path in self._records:
+    def changes(self) -> Iterator[Change]:
+        """What is no longer as it was."""
+        for check, state, change in self._records:
             try:
-                held = check(value, state)
+                held = check(change.value, state)
             except Exception as error:
                 if interrupts.is_the_jobs(error):
                     raise
                 held = False
             if not held:
-                yield origin, path, value
+                yield change
 
 
 def _binding(place: tuple[dict[str, Any], str], before: Any) -> bool:

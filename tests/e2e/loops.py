@@ -6,6 +6,7 @@
 import hashlib
 import inspect
 import io
+import logging
 import subprocess
 
 import torch
@@ -276,9 +277,34 @@ def seldom(steps, record):
     record.weights(model)
 
 
+class Telling(Block):
+    """Logs a line in the last of four forwards."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls % 4 == 0:
+            logging.getLogger("telling").warning("%d calls", self.calls)
+        return super().forward(x)
+
+
+def telling(steps, record):
+    """What blocks log is counted, long after they have been proven."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lines.append
+    logging.getLogger("telling").addHandler(handler)
+    model = Tower(6)
+    for i in range(6):
+        model.h[i] = Telling(WIDTH, 2, 4 * WIDTH)
+    roll(model, torch.optim.SGD(model.parameters(), lr=0.1), steps, record)
+    record.number("lines", len(lines))
+
+
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
-    looking, retained, lazy, seldom)}
+    looking, retained, lazy, seldom, telling)}
 
 
 if __name__ == "__main__":

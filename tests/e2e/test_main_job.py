@@ -71,7 +71,7 @@ def test_a_job_computes_prints_and_returns_the_same(name, budget):
 @pytest.mark.parametrize("budget", ["min", "middle"])
 @pytest.mark.parametrize("loop", [
     "accumulation", "gan", "by_hand", "evaluation", "sharing", "raising",
-    "looking", "lazy", "seldom"])
+    "looking", "lazy", "seldom", "telling"])
 def test_a_loop_of_another_shape_computes_the_same(loop, budget):
     done = under(loop, budget, "loops.py", 8)
     assert_same(plain(loop, "loops.py", 8), done)

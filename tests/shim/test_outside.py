@@ -27,11 +27,19 @@ class Meter:
 
     def __init__(self) -> None:
         self.seen = 0
+        self.history: list[int] = []
 
     def bump(self) -> None:
         global late
         self.seen += 1
         late = self.seen
+
+
+class Ticks:
+    __slots__ = ("count", "other")
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 meter = Meter()
@@ -46,6 +54,12 @@ def helper() -> Any:
 class Block(nn.Module):
     strength = 1.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.meter = Meter()
+        self.ticks = Ticks()
+        self.table = {"inner": [1]}
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if count < 0:           # never: what stands here begins later
             helper()
@@ -57,7 +71,9 @@ class Block(nn.Module):
 def everything(block: nn.Module, closed: Any) -> list[Any]:
     return [count, log[:], dict(table), list(table["inner"]), list(recent), set(names),
             stream.getstate(), noise.get_state().tolist(), meter.seen, late,
-            Meter.total, Block.strength, vars(Block).get("other"), closed()]
+            Meter.total, Block.strength, vars(Block).get("other"), closed(),
+            block.meter.seen, list(block.meter.history), list(block.table["inner"]),
+            block.ticks.count, getattr(block.ticks, "other", None)]
 
 
 def disturb(block: nn.Module) -> None:
@@ -75,6 +91,11 @@ def disturb(block: nn.Module) -> None:
     Meter.total += 1
     Block.strength += 2
     Block.other = count
+    block.meter.seen += 1
+    block.meter.history.append(count)
+    block.table["inner"].append(count)
+    block.ticks.count += 1
+    block.ticks.other = count
 
 
 @pytest.fixture

@@ -68,6 +68,8 @@ CLEAN = {
     "its own generator": lambda self, x: torch.rand(1, generator=self.generator),
     "a counter": lambda self, x: setattr(self, "calls", self.calls + 1),
     "a list of losses": lambda self, x: self.losses.append(x.sum()),
+    "a table for each length": lambda self, x: self.tables.setdefault(
+        len(x), torch.arange(len(x))),
     "its last output": lambda self, x: setattr(self, "last", x * 2),
     "a mode switched": lambda self, x: self.line.eval(),
     "a cached function": lambda self, x: cached(3),
@@ -91,7 +93,7 @@ def print_unwatched():
 def test_a_harmless_forward_is_clean(effect):
     block = Block(effect)
     block.__dict__.update(generator=torch.Generator(), calls=0, losses=[],
-                          last=torch.zeros(1))
+                          tables={}, last=torch.zeros(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = look(block, torch.randn(2, 3, requires_grad=True) * 1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
+from ckptshim import structures
 from ckptshim.note import Note, Scope
 from ckptshim.probe import Look
 
@@ -52,13 +56,13 @@ class Keeping(Attention):
         return self.key(x)
 
 
-def look_at(module: nn.Module, scope: Scope, x: torch.Tensor, cache: Cache
+def look_at(module: nn.Module, scope: Scope, *args: Any,
             ) -> tuple[Look, Note, torch.Tensor]:
-    note = Note.take(scope, module, (x, cache), {})
-    look = Look(module, type(module).forward, (x, cache), {})
-    look.copied = note.copied()
+    note = Note.take(scope, module, args, {})
+    look = Look(module, type(module).forward, args, {})
+    look.copied, look.generators = note.copied(), note.generators()
     with look:
-        out = module(x, cache)
+        out = module(*args)
     return look, note, out
 
 
@@ -113,6 +117,57 @@ def test_an_argument_that_is_reached_in_another_way_too_is_refused() -> None:
     scope.deep = True
     look, _, _ = look_at(module, scope, x, module.cache)
     assert look.verdict() is not None
+
+
+class Holder:
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+
+class Noisy(nn.Module):
+    """Draws from what it is given; a record may be around it."""
+
+    def forward(self, x: torch.Tensor, generator: Any) -> torch.Tensor:
+        if isinstance(generator, Holder):
+            generator = generator.inside
+        if isinstance(generator, torch.Generator):
+            return x + torch.rand(x.shape, generator=generator)
+        return x + generator.random()
+
+
+@pytest.mark.parametrize("generator", [
+    torch.Generator(), random.Random(1), np.random.default_rng(2),
+    np.random.RandomState(3), Holder(random.Random(4))],
+    ids=lambda g: type(g).__name__)
+def test_a_generator_argument_is_put_back(generator: Any) -> None:
+    module, x = Noisy(), torch.ones(2, 8)
+    for _ in range(2 * structures._ENOUGH):
+        look, note, out = look_at(module, Scope(module), x, generator)
+        assert look.verdict() is None, look.detail
+        drawn = module(x, generator)
+        assert torch.equal(recompute(module, note), out)
+        assert not torch.equal(module(x, generator), drawn), "it has gone on"
+
+
+draws = np.random.default_rng(7)
+
+
+class Global(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + draws.random()
+
+
+def test_a_global_generator_is_put_back_once_a_look_has_found_it() -> None:
+    module, x = Global(), torch.ones(2, 8)
+    scope = Scope(module)
+    look, _, _ = look_at(module, scope, x)
+    assert look.verdict() == "global_effect" and not look.lasting
+    scope.outside = look.outside
+    look, note, out = look_at(module, scope, x)
+    assert look.verdict() is None, look.detail
+    after = draws.bit_generator.state
+    assert torch.equal(recompute(module, note), out)
+    assert draws.bit_generator.state == after
 
 
 def test_a_list_argument_may_grow_since_notes_always_copy_lists() -> None:

@@ -2,14 +2,20 @@
 
 import collections
 import contextvars
+import csv
+import ctypes
 import functools
 import io
 import itertools
 import logging
+import mmap
+import multiprocessing
 import os
+import pickle
 import queue
 import random
 import sys
+import tempfile
 import threading
 import types
 import warnings
@@ -30,6 +36,14 @@ DRAWS = np.random.default_rng(0)
 PYTHON_DRAWS = random.Random(3)
 TORCH_DRAWS = torch.Generator()
 COUNTER = itertools.count()
+NUMBERS = (ctypes.c_int * 3)()
+SHARED = multiprocessing.Value("i", 0, lock=False)
+MAPPED = mmap.mmap(-1, 64)
+SPARSE = mmap.mmap(-1, 16 << 20)
+VIEW = memoryview(bytearray(8))
+TABLE_FILE = np.memmap(tempfile.TemporaryFile(), dtype=np.float32, shape=(4,))
+BANK = torch.zeros(1 << 17)
+LARGE_ARRAY = np.zeros(2 << 20)
 TOTAL = torch.zeros(3)
 ARRAY = np.zeros(3)
 QUEUE = queue.Queue()
@@ -166,6 +180,22 @@ GLOBAL_EFFECTS = {
     "a tensor is written to": lambda self, x: TOTAL.add_(1),
     "a tensor is written to unseen": lambda self, x: TOTAL.data.add_(1),
     "an array is written to": lambda self, x: ARRAY.__iadd__(1),
+    "a large tensor is written to unseen": lambda self, x: BANK.data.add_(1),
+    "a large array is written to": lambda self, x: LARGE_ARRAY.__iadd__(1),
+    "a mapped array is written to": lambda self, x: TABLE_FILE.__iadd__(1),
+    "an array of C's is written to": lambda self, x: NUMBERS.__setitem__(
+        0, NUMBERS[0] + 1),
+    "a shared number counts": lambda self, x: setattr(
+        SHARED, "value", SHARED.value + 1),
+    "mapped memory is written to": lambda self, x: MAPPED.__setitem__(
+        0, MAPPED[0] ^ 1),
+    "much mapped memory is written to": lambda self, x: SPARSE.__setitem__(
+        slice(0, len(SPARSE)), bytes([SPARSE[0] ^ 1]) * len(SPARSE)),
+    "a view of memory is written to": lambda self, x: VIEW.__setitem__(
+        0, VIEW[0] ^ 1),
+    "a table's row is written": lambda self, x: csv.writer(
+        io.StringIO()).writerow([1]),
+    "an object is pickled to a file": lambda self, x: pickle.dump(1, io.BytesIO()),
     "an item is queued": lambda self, x: QUEUE.put(1),
     "a deque moves on": lambda self, x: RECENT.append(x),
     "a thread's own attribute counts": set_local,
@@ -241,6 +271,11 @@ def print_and_write(self, x):
     (GLOBAL_EFFECTS["a tensor is written to"], True),
     (GLOBAL_EFFECTS["a tensor is written to unseen"], True),
     (GLOBAL_EFFECTS["an item is queued"], True),
+    (GLOBAL_EFFECTS["a shared number counts"], True),
+    (GLOBAL_EFFECTS["an array is written to"], True),
+    (GLOBAL_EFFECTS["an iterator moves"], True),
+    (GLOBAL_EFFECTS["a buffer is written to"], True),
+    (GLOBAL_EFFECTS["a table's row is written"], True),
     (GLOBAL_EFFECTS["a descriptor is written to"], True),
     (write_to_a_file, True),
     (print_and_write, True),
@@ -349,7 +384,7 @@ def build_mask(self, x):
 
 
 def build_in_dict(self, x):
-    self.tables.setdefault(len(x), torch.ones(3))
+    self.tables.setdefault(len(x), self.line.weight * 2)
 
 
 STATE_EFFECTS = {
