@@ -23,6 +23,9 @@ CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict,
               collections.deque, collections.Counter, bytearray)
 
 
+_BASES = (collections.OrderedDict, dict, list, set, collections.deque, bytearray)
+
+
 def _held(value: Any) -> Any:
     """The value, without a history."""
     if isinstance(value, torch.Tensor):
@@ -60,7 +63,7 @@ class Contents:
             now = self.container if self.container is not None else self.items.copy()
             own[key] = now
         if not same_items(now, self.items):
-            _refill(now, self.items)
+            refill(now, self.items)
 
 
 def _hold_items(items: Any) -> None:
@@ -83,17 +86,27 @@ def same_items(a: Any, b: Any) -> bool:
     return all(map(operator.is_, a, b))
 
 
-def _refill(container: Any, items: Any) -> None:
-    if isinstance(container, (list, bytearray)):
-        container[:] = items
+def refill(container: Any, items: Any) -> None:
+    """Make these the items of a container, of a class derived from a built-in one
+    too, without running any code of it.
+    """
+    base: Any = base_of(type(container))
+    if base in (list, bytearray):
+        base.__setitem__(container, slice(None), items)
         return
-    container.clear()
-    if isinstance(container, collections.deque):
-        container.extend(items)
-    elif type(container) is collections.Counter:
-        dict.update(container, items)   # its own update() adds
+    base.clear(container)
+    if base is collections.OrderedDict:
+        for key, value in items.items():
+            base.__setitem__(container, key, value)
+    elif base is collections.deque:
+        base.extend(container, items)
     else:
-        container.update(items)
+        base.update(container, items)
+
+
+def base_of(kind: type) -> Optional[type]:
+    """The built-in container that a class is derived from."""
+    return next((base for base in _BASES if issubclass(kind, base)), None)
 
 
 class Record:

@@ -27,7 +27,7 @@ from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .note import Note
 from .proof import Proofs
 from .recompute import recompute
-from .sums import Digester, Sum
+from .sums import Digester, Seen
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -254,11 +254,10 @@ class Frames:
         indices = [h.index for h in empty]
         self._watcher.recompute_begins(frame)
         begin = self.clock.start()
-        sums: dict[int, Optional[Sum]] = (
-            dict.fromkeys(indices) if frame.stride == 0 else {})
-        saved = recompute(frame, indices[-1], self._digester, sums)
+        seen = Seen(self._digester, indices if frame.stride == 0 else [])
+        saved = recompute(frame, indices[-1], seen)
         values = [saved[i] for i in indices if i < len(saved)]
-        wrong = self.proofs.differences(frame, indices, values, len(saved), sums)
+        wrong = self.proofs.differences(frame, indices, values, len(saved), seen.sums)
         self.clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
         if not wrong:

@@ -1,4 +1,4 @@
-"""What a recompute prints or logs was there before: it does not come again.
+"""What a recompute prints, logs or tells a tracer was there before: not again.
 
 An interrupt of the job's may strike while the streams are exchanged and leave
 ours in their place. It swallows nothing any more once its ``mute`` is gone.
@@ -49,6 +49,27 @@ class mute:
             sys.stdout = self._held[0]
         if sys.stderr is self._put[1]:
             sys.stderr = self._held[1]
+
+
+class untraced:
+    """``with untraced():`` without the job's tracer and profiler, ``coverage`` or a
+    debugger, on this thread. Those that cannot be put back from Python stay.
+    """
+
+    def __enter__(self) -> None:
+        self._held = sys.gettrace(), sys.getprofile()
+        trace, profile = self._held
+        if callable(trace):
+            sys.settrace(None)
+        if callable(profile):
+            sys.setprofile(None)
+
+    def __exit__(self, *_: Any) -> None:
+        trace, profile = self._held
+        if callable(trace) and sys.gettrace() is None:
+            sys.settrace(trace)
+        if callable(profile) and sys.getprofile() is None:
+            sys.setprofile(profile)
 
 
 def log_handled(original: Any, logger: Any, args: Any, kwargs: Any) -> None:

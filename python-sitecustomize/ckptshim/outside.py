@@ -13,8 +13,10 @@ generators. What is not followed shows in the digests, if it matters.
 
 from __future__ import annotations
 
+import argparse
 import collections
 import enum
+import functools
 import types
 from typing import Any, Iterator, Optional
 
@@ -36,9 +38,12 @@ from .places import (
 from .tree import STANDARD
 
 _FUNCTIONS = 256        # whose code is read
-_PLACES = 16            # of each kind, for one block
+_PLACES = 24            # of each kind, for one block
 _DEPTH = 2              # of containers inside containers
 _MISSING = object()
+# Classes of Python's library that are no more than what a job puts into them.
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict,
+            collections.UserList)
 _WRAPPERS = (staticmethod, classmethod)
 _CALLED = (types.FunctionType, types.MethodType)
 
@@ -207,10 +212,16 @@ class _Walk:
             self.value(value.__self__, depth)
         elif isinstance(value, type):
             self.classes.append(value)
+        elif kind is functools.partial:
+            for item in (value.func, *value.args, *value.keywords.values()):
+                self.value(item, depth)
         elif Items.fits(value):
-            self._add(Items(value))
-            for item in Items.inside(value):
+            items = Items(value)
+            self._add(items)
+            for item in items.inside():
                 self.value(item, depth + 1)
+            if kind not in attributes.CONTAINERS:
+                self._object(value, depth)
         elif streams.private(kind) is not None:
             self._add(Stream(value))
         elif not isinstance(value, (torch.nn.Module, torch.Tensor)):
@@ -226,7 +237,8 @@ class _Walk:
 
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if is_foreign_class(kind) or issubclass(kind, enum.Enum):
+        if issubclass(kind, enum.Enum) or (is_foreign_class(kind)
+                                           and kind not in _HOLDERS):
             return
         own = getattr(value, "__dict__", None)
         if type(own) is dict:
@@ -260,9 +272,9 @@ def _inside(value: Any) -> list[Any]:
     """What a module's attribute leads to."""
     if isinstance(value, tuple):
         return list(value)
-    if isinstance(value, bytearray) or not isinstance(value, attributes.CONTAINERS):
-        return list(getattr(value, "__dict__", {}).values())
-    return Items.inside(value)
+    if Items.fits(value):
+        return Items(value).inside()
+    return list(getattr(value, "__dict__", {}).values())
 
 
 places_bound = structures.ATOMS - {types.FunctionType, type}

@@ -10,6 +10,7 @@ bytecode can follow.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import sys
@@ -88,7 +89,12 @@ def trampoline(function: Function, number: int,
                  number=str(number), local=_unused(code), token=token, own=_OWN,
                  title=code.co_name, closure=_closure(code))
     space: dict[str, Any] = {}
-    exec(_SOURCE.format(**parts), space)  # noqa: S102 - made of parameter names only
+    tree = ast.parse(_SOURCE.format(**parts))
+    for node in ast.walk(tree):         # all of it is the function's first line
+        if hasattr(node, "lineno"):
+            node.lineno = node.end_lineno = 1   # type: ignore[attr-defined]
+            node.col_offset = node.end_col_offset = 0   # type: ignore[attr-defined]
+    exec(compile(tree, "", "exec"), space)  # noqa: S102 - of parameter names only
     made: types.CodeType = space["make"](*[None] * len(code.co_freevars)).__code__
     if made.co_freevars != code.co_freevars:
         return None

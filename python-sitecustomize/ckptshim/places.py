@@ -7,7 +7,6 @@ there now, and ``put(wanted, now)``, which writes only what differs.
 
 from __future__ import annotations
 
-import collections
 import operator
 import types
 from typing import Any, Iterable, Optional, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Iterable, Optional, Sequence
 import torch
 
 from . import attributes, streams, structures
+from .foreign import is_foreign_class
 
 _SMALL = 64             # entries that are kept in a note
 _LARGE = 1 << 16        # entries that are compared at all
@@ -117,51 +117,68 @@ def _inside(cell: Any) -> Any:
 class Items(Place):
     """A built-in container and what is in it."""
 
-    __slots__ = ("_container",)
-    _KINDS = frozenset((list, dict, set, collections.deque, collections.OrderedDict,
-                        collections.defaultdict, collections.Counter))
+    __slots__ = ("_container", "_base", "_exact")
 
     def __init__(self, container: Any) -> None:
         self._container = container
-
-    @classmethod
-    def fits(cls, value: Any) -> bool:
-        """Whether it is such a container."""
-        return type(value) in cls._KINDS and len(value) <= _LARGE
+        self._base: Any = attributes.base_of(type(container))
+        self._exact = type(container) in attributes.CONTAINERS
 
     @staticmethod
-    def inside(value: Any) -> list[Any]:
+    def fits(value: Any) -> bool:
+        """Whether it is such a container."""
+        kind = type(value)
+        base: Any = attributes.base_of(kind)
+        return (base not in (None, bytearray)
+                and (kind in attributes.CONTAINERS or not is_foreign_class(kind))
+                and base.__len__(value) <= _LARGE)
+
+    def inside(self) -> list[Any]:
         """What is in it, if that is not much."""
-        if len(value) > _SMALL:
+        if self._base.__len__(self._container) > _SMALL:
             return []
-        return list(value.values() if isinstance(value, dict) else value)
+        items = self._items()
+        return list(items.values() if isinstance(items, dict) else items)
+
+    def _items(self) -> Any:
+        """A copy."""
+        base, container = self._base, self._container
+        if self._exact:
+            return container.copy()
+        if issubclass(base, dict):
+            return dict(base.items(container))
+        return (set if base is set else list)(base.__iter__(container))
 
     def past(self) -> Any:
-        container = self._container
-        if len(container) > _SMALL:
+        if self._base.__len__(self._container) > _SMALL:
             return None
-        if isinstance(container, dict):
-            return container.copy() if _is_plain(container.values()) else \
-                _plain_only(container)
-        return container.copy() if _is_plain(container) else None
+        items = self._items()
+        if isinstance(items, dict):
+            return items if _is_plain(items.values()) else _plain_only(items)
+        return items if _is_plain(items) else None
 
     def present(self) -> Any:
-        container = self._container
-        return container.copy() if len(container) <= _LARGE else None
+        few = self._base.__len__(self._container) <= _LARGE
+        return self._items() if few else None
 
     def put(self, wanted: Any, now: Any) -> None:
         if now is None or attributes.same_items(wanted, now):
             return
         if isinstance(wanted, dict) and any(v is _SKIP for v in wanted.values()):
-            _put_plain(self._container, wanted, now)
-        else:
-            attributes._refill(self._container, wanted)
+            wanted = _mixed(wanted, now)
+        attributes.refill(self._container, wanted)
 
 
 def _plain_only(items: dict[Any, Any]) -> dict[Any, Any]:
     """Only the keys stand for what may not be kept for long."""
     return {key: value if type(value) in _PLAIN else _SKIP
             for key, value in items.items()}
+
+
+def _mixed(wanted: dict[Any, Any], now: dict[Any, Any]) -> dict[Any, Any]:
+    """What was wanted, with what is there now where nothing was kept."""
+    return {key: now[key] if value is _SKIP else value
+            for key, value in wanted.items() if value is not _SKIP or key in now}
 
 
 def _put_plain(own: dict[Any, Any], wanted: dict[Any, Any],

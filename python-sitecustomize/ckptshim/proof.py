@@ -53,8 +53,9 @@ class Proofs:
         begin = self._clock.start()
         reason, detail = None, Difference()
         values: list[torch.Tensor] = []
+        comparison = _Comparison(frame, originals)
         try:
-            values = recompute(frame, last, self._digester, {})
+            values = recompute(frame, last, comparison.see)
         except Exception as error:
             if interrupts.is_the_jobs(error):
                 raise
@@ -63,7 +64,7 @@ class Proofs:
         self._clock.stop(begin, frame.call, "recompute_ms")
         frame.call.recomputes += 1
         if reason is None:
-            detail = Difference() if self.unreal else _compare(frame, originals, values)
+            detail = Difference() if self.unreal else comparison.end(values)
             reason = "recompute_differs" if detail else None
         if reason is None:
             for handle in originals:
@@ -168,25 +169,91 @@ def _replaceable(frame: Frame, handle: Handle) -> bool:
             and tensors.address(tensor) not in frame.outside)
 
 
-def _compare(frame: Frame, originals: list[Handle],
-             values: list[torch.Tensor]) -> Difference:
-    """What differs between originals and recomputed values."""
-    if len(values) != len(frame.handles):
-        return _counts(len(values), frame)
-    looked: dict[Any, torch.Tensor] = {}
-    for handle in originals:
-        original = handle.tensor
-        if handle.index in frame.spilled:
-            original = frame.spilled[handle.index].look(looked)
-        value = values[handle.index]
-        if original is None or not tensors.droppable(original):
-            continue
-        if not tensors.same_form(original, value):
-            return _other_form(handle.index, form(original), value)
-        same = tensors.address(original) == tensors.address(value)
-        if not same and not tensors.same_bits(original, value):
-            return _other_bits(handle.index, value)
-    return Difference()
+class _Memory(NamedTuple):
+    """A storage in tensor memory; ``spill.SpilledStorage`` is one in a file."""
+
+    address: int
+    size: int
+
+    def has(self, start: int, address: int, size: int) -> bool:
+        """Whether its bytes from start on are those in memory."""
+        return not tensors.compare(self.address + start, address, size)
+
+
+class _Resident:
+    """An original in tensor memory; ``spill.SpilledTensor`` is one in a file."""
+
+    __slots__ = ("storage", "layout")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self.storage = _Memory(storage.data_ptr(), storage.nbytes())
+        self.layout = tensors.Layout(tensor)
+
+
+_MUCH = 4       # times the size of a tensor with gaps: too much to compare with it
+
+
+class _Comparison:
+    """Of a frame's originals with their recomputed values, the large ones as soon
+    as they are there: they are in the caches then.
+    """
+
+    def __init__(self, frame: Frame, originals: list[Handle]) -> None:
+        self._frame = frame
+        self._originals = {handle.index: handle for handle in originals}
+        self._agreed: dict[int, int] = {}       # the version of what agreed
+        self._known: dict[Any, bool] = {}       # whether two storages agree
+
+    def see(self, index: int, value: torch.Tensor) -> None:
+        """A value was recomputed. What fails here is compared at the end."""
+        handle = self._originals.get(index)
+        try:
+            if handle is not None and value.is_cpu and self._agrees(handle, value):
+                self._agreed[index] = value._version
+        except Exception as error:
+            if interrupts.is_the_jobs(error):
+                raise
+
+    def _agrees(self, handle: Handle, value: torch.Tensor) -> bool:
+        """Whether it lies on a storage like the original's that has the same bytes
+        there. It may be the same if not: the end tells.
+        """
+        held: Any = self._frame.spilled.get(handle.index)
+        if held is None:
+            if handle.tensor is None or not tensors.droppable(handle.tensor):
+                return False
+            held = _Resident(handle.tensor)
+        storage = value.untyped_storage()
+        if not held.layout.same(value) or held.storage.size != storage.nbytes():
+            return False
+        start, size = tensors.span(value)
+        place = held.storage, storage.data_ptr(), start
+        if place not in self._known:
+            self._known[place] = (size < _MUCH * value.nbytes and
+                                  held.storage.has(start, place[1] + start, size))
+        return self._known[place]
+
+    def end(self, values: list[torch.Tensor]) -> Difference:
+        """What differs between the originals and all values."""
+        frame = self._frame
+        if len(values) != len(frame.handles):
+            return _counts(len(values), frame)
+        looked: dict[Any, torch.Tensor] = {}
+        for index, handle in self._originals.items():
+            original, value = handle.tensor, values[index]
+            if self._agreed.get(index) == value._version:
+                continue
+            if index in frame.spilled:
+                original = frame.spilled[index].look(looked)
+            if original is None or not tensors.droppable(original):
+                continue
+            if not tensors.same_form(original, value):
+                return _other_form(index, form(original), value)
+            same = tensors.address(original) == tensors.address(value)
+            if not same and not tensors.same_bits(original, value):
+                return _other_bits(index, value)
+        return Difference()
 
 
 def _counts(count: int, frame: Frame) -> Difference:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
 from . import interrupts, plain
 from .frame import Frame
-from .mute import mute
+from .mute import mute, untraced
 from .stack import room
-from .sums import LARGE, Digester, Sum, identity
+from .sums import LARGE
 
 if TYPE_CHECKING:
     from .blocks import Call
@@ -41,7 +41,7 @@ def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
     try:
         plain.push(pack, _as_is)
         try:
-            with room, mute(), plain.again:
+            with room, untraced(), mute(), plain.again:
                 note.call(wrap(frame.call, frame.original), module)
         except Stop:
             if not enough():
@@ -56,26 +56,21 @@ def run_again(frame: Frame, pack: Callable[[torch.Tensor], torch.Tensor],
         note.leave(present)
 
 
-def recompute(frame: Frame, last: int, digester: Digester,
-              sums: dict[int, Optional[Sum]]) -> list[torch.Tensor]:
+def recompute(frame: Frame, last: int,
+              see: Callable[[int, torch.Tensor], None]) -> list[torch.Tensor]:
     """Run the forward again up to the last saved tensor that is needed.
 
-    Returns the saved tensors in their order, detached. sums: the indices of
-    those to digest; what is found at once is written there.
+    Returns the saved tensors in their order, detached. see: is shown the large ones
+    with their indices as they are saved, while they are in the caches.
     """
     values: list[torch.Tensor] = []
     light = frame.light
-    large = digester.large
-    seen: dict[Any, Optional[Sum]] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.detach()
         if len(values) <= last:
-            if tensor.nbytes >= LARGE and len(values) in sums:
-                key = identity(tensor)
-                if key not in seen:
-                    seen[key] = large(tensor)
-                sums[len(values)] = seen[key]
+            if tensor.nbytes >= LARGE:
+                see(len(values), tensor)
             values.append(tensor)
             if len(values) > last and not light:
                 raise Stop

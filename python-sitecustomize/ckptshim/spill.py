@@ -17,6 +17,7 @@ from . import files, tensors
 
 _MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"}
 _CHUNK = 1 << 26
+_PIECE = 1 << 17            # bytes that the inner caches hold
 
 
 class SpilledStorage:
@@ -28,6 +29,10 @@ class SpilledStorage:
         self.spill = spill
         self.offset = offset
         self.size = size
+
+    def has(self, start: int, address: int, size: int) -> bool:
+        """Whether its bytes from start on are those in memory."""
+        return self.spill.same(self.offset + start, address, size)
 
     def __del__(self) -> None:
         try:
@@ -102,6 +107,7 @@ class Spill:
         self._free: list[tuple[int, int]] = []
         self._end = 0
         self.written = 0
+        self._piece = (ctypes.c_char * _PIECE)()
 
     def write(self, originals: Sequence[torch.Tensor]) -> Optional[list[SpilledTensor]]:
         """Copy the storages of tensors to the file; None: keep them."""
@@ -128,6 +134,20 @@ class Spill:
             if got <= 0:
                 raise OSError(f"the spill in {self._folder} has lost its bytes")
             done += got
+
+    def same(self, offset: int, address: int, size: int) -> bool:
+        """Whether bytes of the file are those in memory; piece by piece, so that
+        none leaves the caches in between.
+        """
+        piece = self._piece
+        for done in range(0, size, _PIECE):
+            count = min(_PIECE, size - done)
+            got = os.preadv(self._file or 0, [memoryview(piece)[:count]],
+                            offset + done)
+            if got != count or tensors.compare(ctypes.addressof(piece), address + done,
+                                               count):
+                return False
+        return True
 
     def forget(self, storage: SpilledStorage) -> None:
         """A storage's bytes are not needed any more."""

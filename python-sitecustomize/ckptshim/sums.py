@@ -150,6 +150,26 @@ def _words(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     return None
 
 
+class Seen:
+    """Digests large tensors as a recompute saves them, those of some indices.
+
+    Attributes:
+        sums: what is known by index.
+    """
+
+    def __init__(self, digester: "Digester", indices: list[int]) -> None:
+        self.sums: dict[int, Optional[Sum]] = dict.fromkeys(indices)
+        self._large = digester.large
+        self._known: dict[Any, Optional[Sum]] = {}
+
+    def __call__(self, index: int, tensor: torch.Tensor) -> None:
+        if index in self.sums:
+            key = identity(tensor)
+            if key not in self._known:
+                self._known[key] = self._large(tensor)
+            self.sums[index] = self._known[key]
+
+
 class Digester:
     """Makes the digests. Any thread."""
 

@@ -126,6 +126,13 @@ class Layout:
         self.conj = tensor.is_conj()
         self.neg = tensor.is_neg()
 
+    def same(self, tensor: torch.Tensor) -> bool:
+        """Whether a plain tensor lies on its storage as the other did."""
+        return (droppable(tensor) and tensor.dtype == self.dtype
+                and tensor.shape == self.shape and tensor.stride() == self.stride
+                and tensor.storage_offset() == self.offset
+                and tensor.is_conj() == self.conj and tensor.is_neg() == self.neg)
+
     def on(self, storage: torch.UntypedStorage) -> torch.Tensor:
         """A tensor that lies on storage, on its device, as the other did."""
         with torch.no_grad():
@@ -136,6 +143,15 @@ class Layout:
             if self.neg:
                 tensor = torch._neg_view(tensor)
         return tensor
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where on its storage a tensor's bytes begin and how many they are; of one with
+    gaps or overlaps, all of the storage.
+    """
+    if dense_range(tensor) is None:
+        return 0, tensor.untyped_storage().nbytes()
+    return int(tensor.storage_offset()) * tensor.element_size(), tensor.nbytes
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
@@ -158,8 +174,8 @@ def same_form(a: torch.Tensor, b: torch.Tensor) -> bool:
             and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg())
 
 
-_compare = ctypes.CDLL(None).memcmp
-_compare.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+compare = ctypes.CDLL(None).memcmp
+compare.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -168,7 +184,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     a, b = raw_view(a.detach()), raw_view(b.detach())
     one, other = dense_range(a), dense_range(b)
     if one is not None and other is not None and a.device.type == "cpu":
-        return not _compare(one[0], other[0], one[1])
+        return not compare(one[0], other[0], one[1])
     if a.is_complex():
         a, b = torch.view_as_real(a), torch.view_as_real(b)
     word = _WORDS[a.element_size()]

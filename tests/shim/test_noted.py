@@ -126,7 +126,10 @@ def test_a_view_takes_what_it_is_a_view_of_along() -> None:
     del x
     job.look("B")
     job.notes.clear()
-    assert job.tape.marks == "SFEDXB" and job.entry()["from"] == 4
+    # torch 2.4 lets a view go without a word: the next look finds it.
+    told = tuple(map(int, torch.__version__.split(".")[:2])) > (2, 4)
+    assert job.tape.marks == ("SFEDXB" if told else "SFEDB")
+    assert job.entry()["from"] == 4
 
 
 @pytest.mark.parametrize("other", [

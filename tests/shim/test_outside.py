@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import functools
 import random
+import types
 from typing import Any
 
 import pytest
@@ -20,6 +22,33 @@ recent: collections.deque[int] = collections.deque(maxlen=3)
 names: set[str] = set()
 stream = random.Random(3)
 noise = torch.Generator().manual_seed(5)
+
+
+settings = types.SimpleNamespace(act="tanh", scale=[1.0])
+ordered = collections.OrderedDict(a=1, b=2)
+
+
+class Bag(dict[str, Any]):
+    """Its own code must not run when it is put back."""
+
+    def _never(self, *args: Any) -> Any:
+        raise AssertionError("the job's code ran")
+
+    __setitem__ = update = clear = copy = __iter__ = __len__ = _never
+
+
+class Stack(list[Any]):
+    __setitem__ = copy = __iter__ = __len__ = Bag._never
+
+
+bag, stack = Bag(a=1, inner=[1]), Stack([1])
+
+
+def add(number: int, to: list[Any]) -> None:
+    to.append(number)
+
+
+bound = functools.partial(add, to=[])
 
 
 class Meter:
@@ -64,6 +93,7 @@ class Block(nn.Module):
         if count < 0:           # never: what stands here begins later
             helper()
             meter.bump()
+            bound(settings.scale[0] + bag["a"] + stack[0] + ordered["a"])
         return x * table["scale"] * self.strength + len(log) + len(recent) \
             + stream.random()
 
@@ -72,6 +102,9 @@ def everything(block: nn.Module, closed: Any) -> list[Any]:
     return [count, log[:], dict(table), list(table["inner"]), list(recent), set(names),
             stream.getstate(), noise.get_state().tolist(), meter.seen, late,
             Meter.total, Block.strength, vars(Block).get("other"), closed(),
+            vars(settings).copy(), settings.scale[:], dict.copy(bag),
+            list(dict.get(bag, "inner", ())), list.copy(stack), list(ordered.items()),
+            bound.keywords["to"][:],
             block.meter.seen, list(block.meter.history), list(block.table["inner"]),
             block.ticks.count, getattr(block.ticks, "other", None)]
 
@@ -91,6 +124,13 @@ def disturb(block: nn.Module) -> None:
     Meter.total += 1
     Block.strength += 2
     Block.other = count
+    settings.act = "sin"
+    settings.scale[0] += 1
+    dict.update(bag, a=count, b=0)
+    bag["inner"].append(count)
+    list.append(stack, count)
+    ordered.move_to_end(next(iter(ordered)))
+    bound(count)
     block.meter.seen += 1
     block.meter.history.append(count)
     block.table["inner"].append(count)

@@ -67,6 +67,16 @@ def describe(function: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("cls", [Base, Child, Odd])
+def test_a_tracer_meets_no_line_of_the_file_but_its_own(
+        cls: Any, patches: Patches) -> None:
+    lines = {line for *_, line in own_code(cls.forward.__code__).co_lines()}
+    assert patches.replace(cls, "forward", Calls())
+    code = cls.forward.__code__
+    assert {line for *_, line in code.co_lines()} - {None} == {code.co_firstlineno}
+    assert {line for *_, line in own_code(code).co_lines()} == lines
+
+
+@pytest.mark.parametrize("cls", [Base, Child, Odd])
 def test_a_patched_function_is_the_same_object_and_reads_the_same(
         cls: type, patches: Patches) -> None:
     function, before = cls.forward, describe(cls.forward)  # type: ignore[attr-defined]
