@@ -21,6 +21,9 @@ PASSING = {"mutates_python_state", "global_effect", "recompute_differs",
            "recompute_raises"}
 _TRIES = 2
 
+# Reasons that speak of what the block, and all that is inside, saves this time.
+NEEDLESS = {"no_gradient", "saves_nothing"}
+
 
 class Call:
     """One position among the calls of a block in an iteration."""
@@ -100,6 +103,14 @@ class Block:
         passing = status in PASSING or (status == "mutates_arguments"
                                         and self.scope.deep)
         return status is None or (passing and self.tries.get(key, 0) < _TRIES)
+
+    def refused(self, key: str) -> bool:
+        """Whether it may not be recomputed for this kind of input, though it would
+        save something.
+        """
+        status = self.status.get(key)
+        return (status not in (None, TRUSTED, *NEEDLESS)
+                and not self.open_question(key))
 
     def trust(self, key: str) -> None:
         """A recompute agreed in every bit."""

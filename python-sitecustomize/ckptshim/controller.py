@@ -526,9 +526,7 @@ class Controller(Watcher):
         total = sum(c.saved_bytes for c in calls)
         opened = [c for c in calls if self.candidates.worth_opening(c, total)
                   and self.candidates.open(c.block)]
-        excluded = [c.block for c in calls if c.block.status.get(current.trust)
-                    and not c.block.trusted(current.trust)
-                    and not c.block.open_question(current.trust)]
+        excluded = [c.block for c in calls if c.block.refused(current.trust)]
         for block in dict.fromkeys(excluded):
             if self.candidates.open(block):
                 opened.append(block.calls[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+import zlib
 from typing import Any, Iterable, Iterator, Optional
 
 import torch
@@ -13,6 +14,9 @@ from .device import Device
 
 Shapes = tuple[tuple[int, ...], ...]
 _TAPES = 8
+_MOST_WORDS = 8             # combinations of them for one class
+_LONGEST_WORD = 32
+_known_words: dict[type, set[tuple[str, ...]]] = {}
 
 # Devices that autocast is set for, and what a key says of each.
 _AUTOCAST = (("cpu", "autocast"), ("cuda", "cuda autocast"))
@@ -22,23 +26,55 @@ class Signature:
     """What tells one kind of root call from another.
 
     Attributes:
-        key: root class, input ranks and dtypes, training, autocast, gradients.
+        key: root class, inputs' ranks and dtypes, flags and short words among the
+            arguments, training, autocast, what is trained, gradients.
         trust: the same without the gradients: what trust in a block rests on.
         shapes: the inputs' shapes; a magnitude, not part of the key.
     """
 
     def __init__(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         inputs = list(tensors.tensors_in((args, kwargs)))
-        forms = ", ".join(f"{str(t.dtype)[6:]}[{t.dim()}]" for t in inputs)
+        forms = ", ".join([*map(_form, inputs), *_words(module, args, kwargs)])
         modes = "" if module.training else " eval"
         for device, name in _AUTOCAST:
             if torch.is_autocast_enabled(device):
                 modes += f" {name}({str(torch.get_autocast_dtype(device))[6:]})"
-        grads = any(p.grad is not None for p in module.parameters())
+        parameters = [*module.parameters()]
+        grads = any(p.grad is not None for p in parameters)
+        modes += _trained([p.requires_grad for p in parameters])
         self.trust = f"{type(module).__name__}({forms}){modes}"
         self.key = self.trust + (" grads" if grads else "")
         self.shapes: Shapes = tuple(tuple(t.shape) for t in inputs)
         self.size = sum(t.numel() for t in inputs)
+
+
+def _form(tensor: torch.Tensor) -> str:
+    """Dtype and rank, and whether a gradient of it is asked for."""
+    asks = " grad" if tensor.requires_grad else ""
+    return f"{str(tensor.dtype)[6:]}[{tensor.dim()}]{asks}"
+
+
+def _trained(asks: list[bool]) -> str:
+    """Which of the parameters are, if not all."""
+    if all(asks):
+        return ""
+    return f" {sum(asks)}/{len(asks)} trained ({zlib.crc32(bytes(asks)):08x})"
+
+
+def _words(module: torch.nn.Module, args: Any, kwargs: Any) -> list[str]:
+    """What may choose a path through a model: flags and words, unless models of
+    its class have been called with too many of them.
+    """
+    found = [repr(value) for value in args if _is_word(value)]
+    found += [f"{name}={value!r}" for name, value in kwargs.items() if _is_word(value)]
+    known = _known_words.setdefault(type(module), set())
+    if len(known) < _MOST_WORDS:
+        known.add(tuple(found))
+    return found if tuple(found) in known else []
+
+
+def _is_word(value: Any) -> bool:
+    return type(value) is bool or (type(value) is str and len(value) <= _LONGEST_WORD)
 
 
 def covers(large: Shapes, small: Shapes) -> bool:

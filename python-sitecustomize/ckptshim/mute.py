@@ -1,4 +1,4 @@
-"""What a recompute prints, logs or tells a tracer was there before: not again.
+"""What a recompute prints, logs, warns of or tells a tracer is not new: not again.
 
 An interrupt of the job's may strike while the streams are exchanged and leave
 ours in their place. It swallows nothing any more once its ``mute`` is gone.
@@ -72,7 +72,7 @@ class untraced:
             sys.setprofile(profile)
 
 
-def log_handled(original: Any, logger: Any, args: Any, kwargs: Any) -> None:
-    """In place of ``logging.Logger.handle``."""
+def once(original: Any, first: Any, args: Any, kwargs: Any) -> None:
+    """In place of what handles a log record or shows a warning."""
     if not plain.again.depth:
-        original(logger, *args, **kwargs)
+        original(first, *args, **kwargs)

@@ -181,8 +181,10 @@ class Patches:
     def replace(self, cls: type, name: str, run: Run) -> bool:
         """Route cls.name through ``run(original, self, args, kwargs)``."""
         function = self.find(cls, name)
-        if function is None:
-            return False
+        return function is not None and self.route(function, run)
+
+    def route(self, function: Function, run: Run) -> bool:
+        """Route a function through ``run(original, first, args, kwargs)``."""
         known = self._done.get(id(function))
         if known is not None and function.__code__ is known[2]:
             return True

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import types
+import warnings
 import weakref
 from typing import Any, Optional
 
@@ -24,7 +26,7 @@ from . import discover, plain
 from .blocks import Block
 from .controller import Controller
 from .frames import MismatchError
-from .mute import log_handled
+from .mute import once
 from .patch import Patches
 from .planning import Infeasible
 from .stack import room
@@ -54,7 +56,10 @@ class Roots:
         """Begin to watch."""
         self._learn()
         self._patches.replace(Optimizer, "__init__", self._optimizer_built)
-        self._patches.replace(logging.Logger, "handle", log_handled)
+        self._patches.replace(logging.Logger, "handle", once)
+        show = getattr(warnings, "_showwarnmsg", None)
+        if isinstance(show, types.FunctionType):
+            self._patches.route(show, once)
         if plain.counts_hooks:
             hooks = torch.autograd.graph.saved_tensors_hooks
             self._patches.replace(hooks, "__enter__", plain.hooks_entered)

@@ -302,9 +302,48 @@ def telling(steps, record):
     record.number("lines", len(lines))
 
 
+class Heads(nn.Module):
+    """One of two stacks, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.stacks = nn.ModuleDict({
+            name: nn.ModuleList(Block(WIDTH, 2, 4 * WIDTH) for _ in range(4))
+            for name in ("near", "far")})
+
+    def forward(self, x, task):
+        for block in self.stacks[task]:
+            x = block(x)
+        return x
+
+
+def named(steps, record):
+    """A word among the arguments chooses the path through the model."""
+    model = Heads()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(16, 64, WIDTH)
+    for step in range(2 * steps):
+        optimizer.zero_grad()
+        F.mse_loss(model(x, ("near", "far")[step % 2]), x.roll(1, 0)).backward()
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
+def unfreezing(steps, record):
+    """Only the last block is trained at first, then all of them."""
+    model = Tower(6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.requires_grad_(False)
+    model.h[5].requires_grad_()
+    roll(model, optimizer, 3, record)
+    model.requires_grad_()
+    roll(model, optimizer, steps, record)
+
+
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
-    looking, retained, lazy, seldom, telling)}
+    looking, retained, lazy, seldom, telling, named, unfreezing)}
 
 
 if __name__ == "__main__":

@@ -71,11 +71,18 @@ def test_a_job_computes_prints_and_returns_the_same(name, budget):
 @pytest.mark.parametrize("budget", ["min", "middle"])
 @pytest.mark.parametrize("loop", [
     "accumulation", "gan", "by_hand", "evaluation", "sharing", "raising",
-    "looking", "lazy", "seldom", "telling"])
+    "looking", "lazy", "seldom", "telling", "named", "unfreezing"])
 def test_a_loop_of_another_shape_computes_the_same(loop, budget):
     done = under(loop, budget, "loops.py", 8)
     assert_same(plain(loop, "loops.py", 8), done)
     assert done.status == 0
+
+
+def test_blocks_that_were_frozen_are_recomputed_once_they_train():
+    done = under("unfreezing", "min", "loops.py", 8)
+    decisions = {b["name"]: b["decision"] for b in done.report["blocks"]}
+    assert [decisions[f"h.{i}"] for i in range(5)] == 5 * ["recompute"]
+    assert done.report["peak_bytes"]["last"] == done.report["floor_bytes"]
 
 
 def test_graphs_that_outlive_their_step_get_a_plan():
@@ -141,7 +148,7 @@ def test_a_budget_above_the_need_recomputes_nothing():
 
 
 @pytest.mark.parametrize("loop", [
-    "accumulation", "gan", "sharing", "lazy", "seldom"])
+    "accumulation", "gan", "sharing", "lazy", "seldom", "named"])
 def test_a_budget_holds_in_loops_of_another_shape(loop):
     done = under(loop, "middle", "loops.py", 8)
     assert done.peak <= done.report["budget_bytes"]
