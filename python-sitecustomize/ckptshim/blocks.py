@@ -104,6 +104,15 @@ class Block:
                                         and self.scope.deep)
         return status is None or (passing and self.tries.get(key, 0) < _TRIES)
 
+    def had_nothing(self, key: str) -> bool:
+        """Whether it had nothing to save for this kind of input when it was asked."""
+        return self.status.get(key) in NEEDLESS
+
+    def ask_again(self, key: str) -> None:
+        """It may have something to save by now."""
+        if self.had_nothing(key):
+            del self.status[key]
+
     def refused(self, key: str) -> bool:
         """Whether it may not be recomputed for this kind of input, though it would
         save something.

@@ -18,6 +18,8 @@ _at = ctypes.string_at
 # Tensors, each with what ``take`` made of it.
 Held = list[tuple[torch.Tensor, Any]]
 
+SMALL = 1 << 12     # bytes that are remembered whether or not they ever change
+
 
 def take(tensor: torch.Tensor) -> Any:
     """Bytes of a plain dense CPU tensor, a clone of any other."""
@@ -29,6 +31,12 @@ def take(tensor: torch.Tensor) -> Any:
 
 def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.is_contiguous()
+
+
+def is_small(tensor: torch.Tensor) -> bool:
+    """Whether it costs next to nothing to remember."""
+    return (tensor.is_cpu and type(tensor) is torch.Tensor and _is_dense(tensor)
+            and tensor.nbytes <= SMALL)
 
 
 def put(tensor: torch.Tensor, held: Any) -> None:

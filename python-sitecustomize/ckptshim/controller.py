@@ -46,6 +46,7 @@ class _Local(threading.local):
     """What concerns the frames whose forwards a thread runs."""
 
     depth = 0
+    plain: Optional[Block] = None   # the innermost one whose plain forward is running
 
 
 class Controller(Watcher):
@@ -112,7 +113,8 @@ class Controller(Watcher):
                       args: Any, kwargs: Any) -> Any:
         """A registered module's forward inside an iteration."""
         current = self.current
-        if current is None or current.mode == "free" or block.opened or self.broken:
+        if (current is None or current.mode == "free" or block.opened or self.broken
+                or block is self.local.plain):      # its class calls super().forward
             return original(module, *args, **kwargs)
         try:
             treated = None if plain.must_be_plain() else self._treat(
@@ -121,7 +123,7 @@ class Controller(Watcher):
             self.failed(error)
             treated = None
         if treated is None:
-            return original(module, *args, **kwargs)
+            return self._plainly(block, original, module, args, kwargs)
         call, mode, look = treated
         if mode is None:
             return self._seen(current, call, original, module, args, kwargs)
@@ -193,6 +195,16 @@ class Controller(Watcher):
         call.storages = []
         current.calls.append(call)
 
+    def _plainly(self, block: Block, original: Any, module: torch.nn.Module, args: Any,
+                 kwargs: Any) -> Any:
+        """The forward itself; if it calls that of a base class, that is part of it."""
+        local = self.local
+        outer, local.plain = local.plain, block
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            local.plain = outer
+
     def _seen(self, current: Iteration, call: Call, original: Any,
               module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         """A plain call that is listed on the tape.
@@ -200,7 +212,7 @@ class Controller(Watcher):
         Its marks stand together at its end: other blocks may run inside it.
         """
         begin = self.frames.clock.start()
-        result = original(module, *args, **kwargs)
+        result = self._plainly(call.block, original, module, args, kwargs)
         self.frames.clock.stop(begin, call, "forward_ms")
         self._list(current, call)
         for mark in "FED":
@@ -402,7 +414,7 @@ class Controller(Watcher):
         if kind.state == "free":
             if kind.still_fits(bases, self.settings.limit):
                 return "free", None
-            kind.restart(self.candidates.generation, must_prove=True)
+            self._prove_again(kind)
         if kind.state == "prove":
             return "prove", None
         tapes = kind.find(signature.shapes)
@@ -502,10 +514,9 @@ class Controller(Watcher):
             self._after_tape(current, kind)
         elif current.mode == "planned":
             assert current.tapes is not None
-            if (current.unmet and kind.renewals < _RENEWALS
-                    and (over or self.settings.minimum)):
+            if kind.renewals < _RENEWALS and self._is_worth_a_look(current, over):
                 kind.renewals += 1
-                kind.restart(self.candidates.generation, must_prove=True)
+                self._prove_again(kind)
             elif current.strange and kind.rounds < _TAPE_ROUNDS:
                 kind.state = "tape"     # more calls than the tapes have seen
                 kind.rounds += 1
@@ -513,7 +524,23 @@ class Controller(Watcher):
                 self.planning.compare(current.tapes, current.bases, self.iterations)
         elif over and current.tapes is None:
             self.events.over_budget(self.iterations - 1, taken, self.settings.limit)
-            kind.restart(self.candidates.generation, must_prove=True)
+            self._prove_again(kind)
+
+    def _is_worth_a_look(self, current: Iteration, over: bool) -> bool:
+        """Whether blocks that no proof has met yet may make the plan a better one, or
+        those that had nothing to save when they were looked at.
+        """
+        if current.unmet and (over or self.settings.minimum):
+            return True
+        return (over and current.tapes is not None and current.tapes.feasible
+                and any(block.had_nothing(current.trust)
+                        for block in self.candidates.all))
+
+    def _prove_again(self, kind: Kind) -> None:
+        """The budget is too small for what is known of this kind."""
+        for block in self.candidates.all:
+            block.ask_again(kind.trust)
+        kind.restart(self.candidates.generation, must_prove=True)
 
     def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
         if not over and not current.proofs and not current.spilled \

@@ -29,7 +29,8 @@ class Scope:
     Attributes:
         changing: dotted names of the buffers whose contents a forward changes.
             Until a look has told which (for each combination of training flags)
-            the contents of all buffers are remembered.
+            the contents of all buffers are remembered; those of small ones, and of
+            those that the job moves between forwards, always.
         deep: copy every record among the arguments, since the forward changes them.
         lean: then hold no tensor inside them. A proof shows whether they were
             needed: a cache passed from layer to layer is only added to.
@@ -43,6 +44,7 @@ class Scope:
         self.lean = True
         self.outside = outside.NOTHING
         self._changing: set[str] = set()
+        self._moves: dict[str, int] = {}
         self._known: set[Form] = set()
         self._form: Form = ()
 
@@ -81,9 +83,23 @@ class Scope:
         self._form = tree.form
         return tree
 
+    def follow(self, tree: Tree) -> None:
+        """Before a forward: buffers that were written to since the one before may be
+        moved by the job at any time, before a recompute as well.
+        """
+        if not tree.plan.buffers:
+            return
+        then, now = self._moves, tree.versions()
+        self._moves = now
+        if now != then:
+            self._changing |= {name for name, version in now.items()
+                               if then.get(name, version) != version}
+
     def buffers(self, tree: Tree) -> list[torch.Tensor]:
         """The buffers of a snapshot whose contents are to be remembered."""
-        return tree.buffers(self._changing if self.knows(tree) else None)
+        if not self.knows(tree):
+            return tree.buffers(None)
+        return tree.buffers(self._changing | tree.plan.small)
 
 
 class Present:
@@ -139,6 +155,7 @@ class Note:
         self._hold(args, kwargs)
         self._tree = tree = scope.tree(module, past=True)
         self.known = scope.knows(tree)
+        scope.follow(tree)
         self._contents = contents.take_all(scope.buffers(tree))
         self._streams = streams.take()
         self._modes = modes.take()

@@ -17,6 +17,7 @@ import argparse
 import collections
 import enum
 import functools
+import threading
 import types
 from typing import Any, Iterator, Optional
 
@@ -31,21 +32,25 @@ from .places import (
     Cells,
     ClassAttributes,
     Items,
+    Memory,
+    Numbers,
     Place,
     Slots,
     Stream,
+    can_keep,
 )
 from .tree import STANDARD
 
 _FUNCTIONS = 256        # whose code is read
 _PLACES = 24            # of each kind, for one block
-_DEPTH = 2              # of containers inside containers
+_NAMES = 64             # of one module, and variables of closures
+_DEPTH = 4              # of containers inside containers
 _MISSING = object()
 # Classes of Python's library that are no more than what a job puts into them.
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict,
-            collections.UserList)
+            collections.UserList, threading.local)
 _WRAPPERS = (staticmethod, classmethod)
-_CALLED = (types.FunctionType, types.MethodType)
+_CODE = (types.FunctionType, type)
 
 
 class State:
@@ -110,6 +115,7 @@ def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
     """What the code of these modules' classes and of functions leads to."""
     walk = _Walk()
     for module in modules:
+        walk.known(module)
         walk.classes.append(type(module))
         for table in (module._forward_hooks, module._forward_pre_hooks):
             functions = functions + list(table.values())
@@ -117,9 +123,7 @@ def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
         walk.value(function, 0)
     walk.run()
     for module in modules:
-        for name, value in vars(module).items():
-            if name not in STANDARD:
-                walk.held(value)
+        walk.module(module)
     walk.run()
     places = walk.found()
     return Outside(places) if places else NOTHING
@@ -147,10 +151,10 @@ class _Walk:
 
     def found(self) -> list[Place]:
         """The places met; what is alike in one."""
-        places: list[Place] = [Bindings(scope, names[:_PLACES])
+        places: list[Place] = [Bindings(scope, names[:_NAMES])
                                for scope, names in self._names.values()]
         if self._cells:
-            places.append(Cells(self._cells[:_PLACES]))
+            places.append(Cells(self._cells[:_NAMES]))
         for alike in self._places.values():
             places += alike[:_PLACES]
         return places
@@ -175,13 +179,15 @@ class _Walk:
                 self._cell(cell)
         for default in function.__defaults__ or ():
             self.value(default, 0)
+        if function.__dict__:
+            self._add(Attributes(function.__dict__))
 
     def _cell(self, cell: Any) -> None:
         try:
             inside = cell.cell_contents
         except ValueError:
             return
-        if type(inside) in places_bound:
+        if _is_bound(inside):
             self._cells.append(cell)
         self.value(inside, 0)
 
@@ -195,14 +201,14 @@ class _Walk:
                 for attribute in code.co_names:
                     self._name(value.__dict__, attribute, code)
             return
-        if type(value) in places_bound:
+        if _is_bound(value):
             self._names.setdefault(id(scope), (scope, []))[1].append(name)
         self.value(value, 0)
 
     def value(self, value: Any, depth: int) -> None:
         """Follow what a name, a cell or a container holds."""
         kind = type(value)
-        if kind in places_bound or depth > _DEPTH or not self._new(id(value)):
+        if kind in _BOUND or depth > _DEPTH or not self._new(id(value)):
             return
         if kind is types.FunctionType:
             if not is_foreign(value.__globals__):
@@ -224,12 +230,33 @@ class _Walk:
                 self._object(value, depth)
         elif streams.private(kind) is not None:
             self._add(Stream(value))
-        elif not isinstance(value, (torch.nn.Module, torch.Tensor)):
+        elif Numbers.fits(value):
+            self._add(Numbers(value))
+        elif Memory.fits(value):
+            self._add(Memory(value))
+        elif isinstance(value, torch.nn.Module):
+            self._add(Attributes(value.__dict__))
+            self.module(value)
+        elif kind.__module__ == "multiprocessing.sharedctypes":
+            self.value(value.get_obj(), depth)
+        elif not isinstance(value, torch.Tensor):
             self._object(value, depth)
 
-    def held(self, value: Any) -> None:
-        """Follow a module's attribute; what a snapshot puts back is no place."""
-        if attributes.taker(type(value)) is None:
+    def known(self, module: torch.nn.Module) -> None:
+        """A snapshot puts this module's attributes back."""
+        self._new(id(module))
+
+    def module(self, module: torch.nn.Module) -> None:
+        """Follow the attributes of a module."""
+        for name, value in vars(module).items():
+            if name not in STANDARD:
+                self._held(value)
+
+    def _held(self, value: Any) -> None:
+        """Follow a module's attribute; what a snapshot puts back is no place. Of a
+        tensor that is what the attribute is, not what it holds.
+        """
+        if attributes.taker(type(value)) is None or Numbers.fits(value):
             self.value(value, 0)
         elif self._new(id(value)):
             for item in _inside(value):
@@ -238,7 +265,7 @@ class _Walk:
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
         if issubclass(kind, enum.Enum) or (is_foreign_class(kind)
-                                           and kind not in _HOLDERS):
+                                           and not issubclass(kind, _HOLDERS)):
             return
         own = getattr(value, "__dict__", None)
         if type(own) is dict:
@@ -277,7 +304,12 @@ def _inside(value: Any) -> list[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
-places_bound = structures.ATOMS - {types.FunctionType, type}
+_BOUND = structures.ATOMS - {types.FunctionType, type}
+
+
+def _is_bound(value: Any) -> bool:
+    """Whether a name is followed to see what it is bound to, which is kept."""
+    return not isinstance(value, _CODE) and can_keep(value)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -7,16 +7,20 @@ there now, and ``put(wanted, now)``, which writes only what differs.
 
 from __future__ import annotations
 
+import array
+import ctypes
+import enum
 import operator
+import sys
 import types
 from typing import Any, Iterable, Optional, Sequence
 
 import torch
 
-from . import attributes, streams, structures
+from . import attributes, contents, streams, structures
 from .foreign import is_foreign_class
 
-_SMALL = 64             # entries that are kept in a note
+_SMALL = 128            # entries that are kept in a note
 _LARGE = 1 << 16        # entries that are compared at all
 _ABSENT: Any = object()     # nothing stands here
 _SKIP: Any = object()       # stands for what may not be kept for long
@@ -28,11 +32,32 @@ def _is_plain(values: Iterable[Any]) -> bool:
     return _PLAIN.issuperset(map(type, values))
 
 
+def can_keep(value: Any) -> bool:
+    """Whether a value may be kept for long: it holds no memory to speak of."""
+    kind = type(value)
+    test = _tests.get(kind)
+    if test is None:
+        test = _tests[kind] = _find_test(kind)
+    return test is True or (test is not False and test(value))
+
+
+# By type: whether values can be kept, or what tells for each.
+_tests: dict[type, Any] = {kind: True for kind in (*_PLAIN, object)}
+_tests.update({tuple: _is_plain, frozenset: _is_plain,
+               torch.Tensor: lambda value: Numbers.fits(value)})
+
+
+def _find_test(kind: type) -> bool:
+    return issubclass(kind, enum.Enum) or (
+        kind.__module__ == "numpy"
+        and any(base.__name__ == "generic" for base in kind.__mro__))
+
+
 def _kept(values: Sequence[Any]) -> Sequence[Any]:
     """What may be kept of them for long."""
     if _is_plain(values):
         return values
-    return [v if v is _ABSENT or type(v) in _PLAIN else _SKIP for v in values]
+    return [v if can_keep(v) else _SKIP for v in values]
 
 
 class Place:
@@ -171,8 +196,7 @@ class Items(Place):
 
 def _plain_only(items: dict[Any, Any]) -> dict[Any, Any]:
     """Only the keys stand for what may not be kept for long."""
-    return {key: value if type(value) in _PLAIN else _SKIP
-            for key, value in items.items()}
+    return {key: value if can_keep(value) else _SKIP for key, value in items.items()}
 
 
 def _mixed(wanted: dict[Any, Any], now: dict[Any, Any]) -> dict[Any, Any]:
@@ -276,6 +300,78 @@ class ClassAttributes(Place):
         for name, value in wanted.items():
             if now.get(name, _ABSENT) is not value:
                 setattr(kind, name, value)
+
+
+class Numbers(Place):
+    """A small tensor on the CPU, without a history."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    @staticmethod
+    def fits(value: Any) -> bool:
+        """Whether it is one."""
+        return (type(value) is torch.Tensor and value.grad_fn is None
+                and contents.is_small(value))
+
+    def present(self) -> tuple[Any, int]:
+        return contents.take(self._tensor), self._tensor._version
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if wanted != now:
+            contents.put(self._tensor, wanted[0])
+            contents.set_versions([self._tensor], [wanted[1]])
+
+
+class Memory(Place):
+    """A small NumPy array, or other memory that holds numbers."""
+
+    __slots__ = ("_value",)
+    _KINDS = (bytearray, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
+              ctypes._SimpleCData)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Whether it is such memory, and may be written to."""
+        numpy: Any = sys.modules.get("numpy")
+        if not isinstance(value, cls._KINDS) and (
+                numpy is None or type(value) is not numpy.ndarray
+                or value.dtype.hasobject):
+            return False
+        try:
+            with memoryview(value) as view:
+                return view.nbytes <= contents.SMALL and not view.readonly
+        except ValueError:              # a dtype that buffers do not know
+            return False
+
+    def present(self) -> bytes:
+        with memoryview(self._value) as view:
+            return view.tobytes()
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if wanted == now:
+            return
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and type(self._value) is numpy.ndarray:
+            value = self._value
+            value[...] = numpy.frombuffer(wanted, value.dtype).reshape(value.shape)
+        elif type(self._value) is bytearray:
+            self._value[:] = wanted
+        else:
+            with memoryview(self._value) as view:
+                if view.nbytes == len(wanted):
+                    ctypes.memmove(_address(self._value), wanted, len(wanted))
+
+
+def _address(value: Any) -> int:
+    if isinstance(value, array.array):
+        return value.buffer_info()[0]
+    return ctypes.addressof(value)
 
 
 class Stream(Place):

@@ -16,7 +16,7 @@ from typing import Any, Iterable, Optional
 
 import torch
 
-from . import attributes, structures
+from . import attributes, contents, structures
 from . import tensors as storages
 
 Form = tuple[int, ...]
@@ -102,6 +102,7 @@ class Plan:
 
     Attributes:
         buffers: dotted name of every buffer, and its place among the tensors.
+        small: the names of those that are remembered even if no forward changes them.
         training: the places of the training flags among the values.
         bytes: the size of all parameters and buffers.
     """
@@ -109,6 +110,7 @@ class Plan:
     def __init__(self, module: torch.nn.Module) -> None:
         self.parts: list[Part] = []
         self.buffers: dict[str, int] = {}
+        self.small: set[str] = set()
         self.names: list[str] = []
         self.training: list[int] = []
         self.scripted: list[Scripted] = []
@@ -126,15 +128,18 @@ class Plan:
             for key in part.buffers:
                 self.buffers[prefix + key] = len(self.names)
                 self.names.append(f"buffer {prefix}{key}")
+                buffer = inner._buffers[key]
+                if buffer is not None and contents.is_small(buffer):
+                    self.small.add(prefix + key)
             children += map(id, inner._modules.values())
             hooked |= part.hooked(inner.__dict__)
             if "training" in part.keys:
                 self.training.append(values + part.keys.index("training"))
             values += len(part.keys)
         for script in self.scripted:
-            for buffer in script.buffers:
-                self.buffers[buffer] = len(self.names)
-                self.names.append(f"buffer {buffer}")
+            for name in script.buffers:
+                self.buffers[name] = len(self.names)
+                self.names.append(f"buffer {name}")
         self.bytes = _bytes(module)
         self.children = children
         self.hooked = hooked
@@ -323,6 +328,13 @@ class Tree:
         chosen = places.values() if names is None else [
             places[name] for name in names if name in places]
         return [self.tensors[i] for i in chosen if self.tensors[i] is not None]
+
+    def versions(self) -> dict[str, int]:
+        """Of the buffers."""
+        tensors = self.tensors
+        return {name: tensors[place]._version
+                for name, place in self.plan.buffers.items()
+                if tensors[place] is not None and not tensors[place].is_inference()}
 
     def same(self, now: "Tree") -> bool:
         """Whether the modules (not the contents of buffers) agree with now."""

@@ -341,9 +341,31 @@ def unfreezing(steps, record):
     roll(model, optimizer, steps, record)
 
 
+class Switched(Block):
+    """Does nothing until it is switched on."""
+
+    on = False
+
+    def forward(self, x):
+        return super().forward(x) if self.on else x
+
+
+def switching(steps, record):
+    """Most blocks are switched on only after a while."""
+    model = Tower(6)
+    for i in range(1, 6):
+        model.h[i] = Switched(WIDTH, 2, 4 * WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    roll(model, optimizer, 5, record)
+    for block in model.h[1:]:
+        block.on = True
+    roll(model, optimizer, steps, record)
+
+
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
-    looking, retained, lazy, seldom, telling, named, unfreezing)}
+    looking, retained, lazy, seldom, telling, named, unfreezing,
+    switching)}
 
 
 if __name__ == "__main__":

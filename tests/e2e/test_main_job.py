@@ -85,6 +85,13 @@ def test_blocks_that_were_frozen_are_recomputed_once_they_train():
     assert done.report["peak_bytes"]["last"] == done.report["floor_bytes"]
 
 
+def test_blocks_that_did_nothing_at_first_are_recomputed_once_they_do():
+    peak = under("switching", "max", "loops.py", 8).report["peak_bytes"]["last"]
+    done = start("loops.py", "switching", str(int(0.6 * peak)), 8)
+    assert_same(plain("switching", "loops.py", 8), done)
+    assert done.report["peak_bytes"]["last"] <= 0.6 * peak and done.recomputed() > 1
+
+
 def test_graphs_that_outlive_their_step_get_a_plan():
     """What was dropped is needed once more before the parameters change."""
     done = under("retained", "min", "loops.py", 8)

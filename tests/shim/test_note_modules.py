@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from ckptshim import contents
 from ckptshim.note import Note, Scope
 from past import assert_same, forward, recompute, world
 
@@ -211,13 +212,43 @@ def test_what_was_written_to_since_is_named(block):
     assert note.changed_versions() == ["input 1", "parameter line.bias"]
 
 
-def test_a_buffer_that_was_not_known_to_change_is_named(block):
+def test_a_large_buffer_that_was_not_known_to_change_is_named(block):
+    block.register_buffer("large", torch.zeros(contents.SMALL))
     scope = Scope(block)
     Note.take(scope, block, (), {})
     scope.changing = set()
     note = Note.take(scope, block, (), {})
-    block.tokens += 1
-    assert note.changed_versions() == ["buffer tokens"]
+    block.large += 1
+    assert note.changed_versions() == ["buffer large"]
+
+
+def test_a_buffer_that_the_job_has_moved_is_remembered_from_then_on(block):
+    block.register_buffer("large", torch.zeros(contents.SMALL))
+    scope = Scope(block)
+    Note.take(scope, block, (), {})
+    scope.changing = set()
+    block.large += 1
+    note = Note.take(scope, block, (), {})
+    block.large += 1
+    assert note.changed_versions() == []
+    present = note.enter()
+    assert block.large[0] == 1
+    note.leave(present)
+    assert block.large[0] == 2
+
+
+def test_a_small_buffer_that_the_job_changes_is_seen_as_it_was(block):
+    scope = Scope(block)
+    Note.take(scope, block, (), {})
+    scope.changing = set()
+    note = Note.take(scope, block, (), {})
+    block.tokens += 5
+    version = block.tokens._version
+    assert note.changed_versions() == []
+    present = note.enter()
+    assert block.tokens == 3            # of the fixture's forward
+    note.leave(present)
+    assert block.tokens == 8 and block.tokens._version == version
 
 
 def test_a_note_does_not_keep_the_block_alive():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import ctypes
 import functools
+import multiprocessing
 import random
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -24,6 +28,16 @@ stream = random.Random(3)
 noise = torch.Generator().manual_seed(5)
 
 
+scalar, weights = torch.zeros(()), np.zeros(3)
+counts = (ctypes.c_int * 2)()
+raw, numbers = bytearray(4), array.array("f", [1.0])
+shared = multiprocessing.Value("d", 0.0)
+factor = np.float64(1)
+pair = (1, "a")
+rebound = torch.zeros(2)
+deep: dict[str, Any] = {"a": {"b": {"c": {"d": [1]}}}}
+teacher = nn.Linear(1, 1)
+teacher.temperature = 1.0           # type: ignore[assignment]
 settings = types.SimpleNamespace(act="tanh", scale=[1.0])
 ordered = collections.OrderedDict(a=1, b=2)
 
@@ -80,6 +94,9 @@ def helper() -> Any:
     return names, noise
 
 
+helper.scale = 1.0                  # type: ignore[attr-defined]
+
+
 class Block(nn.Module):
     strength = 1.0
 
@@ -93,6 +110,10 @@ class Block(nn.Module):
         if count < 0:           # never: what stands here begins later
             helper()
             meter.bump()
+            bound(scalar.item() + weights[0] + counts[0] + raw[0] + shared.value
+                  + factor + pair[0] + rebound[0].item() + numbers[0]
+                  + deep["a"]["b"]["c"]["d"][0] + teacher.temperature)
+            bound(helper.scale)
             bound(settings.scale[0] + bag["a"] + stack[0] + ordered["a"])
         return x * table["scale"] * self.strength + len(log) + len(recent) \
             + stream.random()
@@ -102,7 +123,10 @@ def everything(block: nn.Module, closed: Any) -> list[Any]:
     return [count, log[:], dict(table), list(table["inner"]), list(recent), set(names),
             stream.getstate(), noise.get_state().tolist(), meter.seen, late,
             Meter.total, Block.strength, vars(Block).get("other"), closed(),
-            vars(settings).copy(), settings.scale[:], dict.copy(bag),
+            scalar.item(), weights.tolist(), list(counts), bytes(raw), list(numbers),
+            factor, pair, rebound.tolist(), shared.value,
+            deep["a"]["b"]["c"]["d"][:], teacher.temperature,
+            helper.scale, vars(settings).copy(), settings.scale[:], dict.copy(bag),
             list(dict.get(bag, "inner", ())), list.copy(stack), list(ordered.items()),
             bound.keywords["to"][:],
             block.meter.seen, list(block.meter.history), list(block.table["inner"]),
@@ -110,7 +134,7 @@ def everything(block: nn.Module, closed: Any) -> list[Any]:
 
 
 def disturb(block: nn.Module) -> None:
-    global count, late
+    global count, late, factor, pair, rebound
     count += 5
     late -= 7
     log.append(count)
@@ -124,6 +148,16 @@ def disturb(block: nn.Module) -> None:
     Meter.total += 1
     Block.strength += 2
     Block.other = count
+    factor, pair, rebound = factor + 1, (*pair, 1), rebound + 1
+    helper.scale += 1
+    scalar.add_(1)
+    weights[1] += 1
+    counts[1] += 1
+    raw[2] += 1
+    numbers[0] += 1
+    shared.value += 1
+    deep["a"]["b"]["c"]["d"].append(count)
+    teacher.temperature += 1
     settings.act = "sin"
     settings.scale[0] += 1
     dict.update(bag, a=count, b=0)
@@ -197,7 +231,7 @@ def test_what_has_a_graph_is_not_held_by_a_note() -> None:
         assert states is not None
         held = [v for s in states.values if isinstance(s, (list, dict))
                 for v in (s.values() if isinstance(s, dict) else s)]
-        assert not any(isinstance(v, torch.Tensor) for v in held)
+        assert not any(isinstance(v, torch.Tensor) and v.requires_grad for v in held)
         present = note.enter()
         assert log[-1] is kept and table["kept"] is kept
         log.clear()
