@@ -31,6 +31,7 @@ _ROUNDS = 4         # over all devices, until each is content with what others d
 # in an iteration before and some more, since another plan fragments otherwise.
 _MORE = 1.25
 _SPARE = 0.03       # of the budget, left besides when a plan is made anew
+_GIVEN_BACK = 0.4   # of what the allocator turns out not to need
 _OVERHEAD_LEAST, _OVERHEAD_MOST = 0.06, 0.3
 
 
@@ -302,8 +303,8 @@ class Planning:
                 or self._settings.plan or tape.margin <= needed + _SPARE * limit):
             return False
         tape.relaxed = True     # the allocator needs less than was left to it
-        # Half of it: under the next plan it may need more.
-        tape.margin = (tape.margin + needed) // 2
+        # More than half of it stays: under the next plan the allocator may need more.
+        tape.margin -= int((tape.margin - needed) * _GIVEN_BACK)
         return True
 
     def sets_peak_alone(self, tapes: Tapes) -> Optional["Call"]:
