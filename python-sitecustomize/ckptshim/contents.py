@@ -33,10 +33,10 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.is_contiguous()
 
 
-def is_small(tensor: torch.Tensor) -> bool:
-    """Whether it costs next to nothing to remember."""
+def is_small(tensor: torch.Tensor, most: int = SMALL) -> bool:
+    """Whether it is a plain one on the CPU and has at most so many bytes."""
     return (tensor.is_cpu and type(tensor) is torch.Tensor and _is_dense(tensor)
-            and tensor.nbytes <= SMALL)
+            and tensor.nbytes <= most)
 
 
 def put(tensor: torch.Tensor, held: Any) -> None:

@@ -532,9 +532,12 @@ class Controller(Watcher):
         """
         if current.unmet and (over or self.settings.minimum):
             return True
-        return (over and current.tapes is not None and current.tapes.feasible
-                and any(block.had_nothing(current.trust)
-                        for block in self.candidates.all))
+        tapes = current.tapes
+        assert tapes is not None
+        unforeseen = (over and tapes.feasible
+                      or self.settings.minimum and tapes.exceeded(current.bases))
+        return unforeseen and any(block.had_nothing(current.trust)
+                                  for block in self.candidates.all)
 
     def _prove_again(self, kind: Kind) -> None:
         """The budget is too small for what is known of this kind."""

@@ -14,6 +14,7 @@ from .device import Device
 
 Shapes = tuple[tuple[int, ...], ...]
 _TAPES = 8
+_CLEARLY = 1.01
 _MOST_WORDS = 8             # combinations of them for one class
 _LONGEST_WORD = 32
 _known_words: dict[type, set[tuple[str, ...]]] = {}
@@ -162,6 +163,12 @@ class Tapes:
                 tape.followed = 0
         self.planned, self.recompute = True, chosen
         return changed
+
+    def exceeded(self, bases: dict[Device, int]) -> bool:
+        """Whether the last iteration took clearly more than planned."""
+        return any(tape.device.peaks.last - tape.device.overhead
+                   > _CLEARLY * tape.predicted(bases[tape.device])
+                   for tape in self.each)
 
     @property
     def feasible(self) -> bool:

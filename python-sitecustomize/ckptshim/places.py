@@ -21,6 +21,7 @@ from . import attributes, contents, streams, structures
 from .foreign import is_foreign_class
 
 _SMALL = 128            # entries that are kept in a note
+_BYTES = 1 << 18        # that are compared at all
 _LARGE = 1 << 16        # entries that are compared at all
 _ABSENT: Any = object()     # nothing stands here
 _SKIP: Any = object()       # stands for what may not be kept for long
@@ -44,7 +45,8 @@ def can_keep(value: Any) -> bool:
 # By type: whether values can be kept, or what tells for each.
 _tests: dict[type, Any] = {kind: True for kind in (*_PLAIN, object)}
 _tests.update({tuple: _is_plain, frozenset: _is_plain,
-               torch.Tensor: lambda value: Numbers.fits(value)})
+               torch.Tensor: lambda value: (value.grad_fn is None
+                                            and contents.is_small(value))})
 
 
 def _find_test(kind: type) -> bool:
@@ -303,7 +305,7 @@ class ClassAttributes(Place):
 
 
 class Numbers(Place):
-    """A small tensor on the CPU, without a history."""
+    """A tensor on the CPU that is not large and has no history."""
 
     __slots__ = ("_tensor",)
 
@@ -314,7 +316,11 @@ class Numbers(Place):
     def fits(value: Any) -> bool:
         """Whether it is one."""
         return (type(value) is torch.Tensor and value.grad_fn is None
-                and contents.is_small(value))
+                and contents.is_small(value, _BYTES))
+
+    def past(self) -> Any:
+        small = self._tensor.nbytes <= contents.SMALL
+        return self.present() if small else None
 
     def present(self) -> tuple[Any, int]:
         return contents.take(self._tensor), self._tensor._version
@@ -326,7 +332,7 @@ class Numbers(Place):
 
 
 class Memory(Place):
-    """A small NumPy array, or other memory that holds numbers."""
+    """A NumPy array that is not large, or other memory that holds numbers."""
 
     __slots__ = ("_value",)
     _KINDS = (bytearray, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
@@ -345,9 +351,13 @@ class Memory(Place):
             return False
         try:
             with memoryview(value) as view:
-                return view.nbytes <= contents.SMALL and not view.readonly
+                return view.nbytes <= _BYTES and not view.readonly
         except ValueError:              # a dtype that buffers do not know
             return False
+
+    def past(self) -> Any:
+        with memoryview(self._value) as view:
+            return view.tobytes() if view.nbytes <= contents.SMALL else None
 
     def present(self) -> bytes:
         with memoryview(self._value) as view:

@@ -356,7 +356,7 @@ def switching(steps, record):
     for i in range(1, 6):
         model.h[i] = Switched(WIDTH, 2, 4 * WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    roll(model, optimizer, 5, record)
+    roll(model, optimizer, 9, record)
     for block in model.h[1:]:
         block.on = True
     roll(model, optimizer, steps, record)

@@ -90,6 +90,9 @@ def test_blocks_that_did_nothing_at_first_are_recomputed_once_they_do():
     done = start("loops.py", "switching", str(int(0.6 * peak)), 8)
     assert_same(plain("switching", "loops.py", 8), done)
     assert done.report["peak_bytes"]["last"] <= 0.6 * peak and done.recomputed() > 1
+    lowest = under("switching", "min", "loops.py", 8)
+    assert lowest.report["peak_bytes"]["last"] < 0.4 * peak
+    assert_same(plain("switching", "loops.py", 8), lowest)
 
 
 def test_graphs_that_outlive_their_step_get_a_plan():

@@ -248,6 +248,30 @@ def test_code_without_names_of_the_job_costs_nothing() -> None:
     assert outside.NOTHING.past() is None
 
 
+total, table_of_c = torch.zeros(1 << 14), np.zeros(1 << 14)
+
+
+class Totals(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total.add_(1)
+        table_of_c[:] += 1
+        return x
+
+
+def test_effects_on_tensors_and_arrays_that_are_not_large_are_undone() -> None:
+    block = Totals()
+    scope = Scope(block)
+    scope.outside = outside.of([block], [Totals.forward])
+    note = Note.take(scope, block, (torch.ones(2),), {})
+    block(torch.ones(2))
+    version = total._version
+    present = note.enter()
+    note.call(Totals.forward, block)
+    note.leave(present)
+    assert total[0] == total[-1] == 1 and total._version == version
+    assert table_of_c[0] == table_of_c[-1] == 1
+
+
 def test_large_and_strange_things_are_left_alone() -> None:
     big = list(range(1000))
 
