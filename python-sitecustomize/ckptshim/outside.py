@@ -180,7 +180,7 @@ class _Walk:
         for default in function.__defaults__ or ():
             self.value(default, 0)
         if function.__dict__:
-            self._add(Attributes(function.__dict__))
+            self._add(Attributes(function))
 
     def _cell(self, cell: Any) -> None:
         try:
@@ -235,8 +235,7 @@ class _Walk:
         elif Memory.fits(value):
             self._add(Memory(value))
         elif isinstance(value, torch.nn.Module):
-            self._add(Attributes(value.__dict__))
-            self.module(value)
+            self._add(Attributes(value))
         elif kind.__module__ == "multiprocessing.sharedctypes":
             self.value(value.get_obj(), depth)
         elif not isinstance(value, torch.Tensor):
@@ -269,7 +268,7 @@ class _Walk:
             return
         own = getattr(value, "__dict__", None)
         if type(own) is dict:
-            self._add(Attributes(own))
+            self._add(Attributes(value))
             for item in own.values():
                 self.value(item, depth + 1)
         slots = Slots(value)

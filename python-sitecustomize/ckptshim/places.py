@@ -13,6 +13,7 @@ import enum
 import operator
 import sys
 import types
+import weakref
 from typing import Any, Iterable, Optional, Sequence
 
 import torch
@@ -218,12 +219,22 @@ def _put_plain(own: dict[Any, Any], wanted: dict[Any, Any],
 
 
 class Attributes(Place):
-    """The attributes of an object of the job's."""
+    """The attributes of an object of the job's, which is not kept alive if it can be
+    referred to weakly: the model may be among them.
+    """
 
-    __slots__ = ("_own",)
+    __slots__ = ("_owner",)
 
-    def __init__(self, own: dict[str, Any]) -> None:
-        self._own = own
+    def __init__(self, owner: Any) -> None:
+        try:
+            self._owner: Any = weakref.ref(owner)
+        except TypeError:
+            self._owner = lambda: owner
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        owner = self._owner()
+        return {} if owner is None else owner.__dict__
 
     def past(self) -> Any:
         own = self._own

@@ -6,9 +6,11 @@ import array
 import collections
 import ctypes
 import functools
+import gc
 import multiprocessing
 import random
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -246,6 +248,36 @@ def test_code_without_names_of_the_job_costs_nothing() -> None:
     layer = nn.Sequential(nn.Linear(2, 2), nn.GELU())
     assert len(outside.of([layer, *layer], [nn.Sequential.forward])) == 0
     assert outside.NOTHING.past() is None
+
+
+class Holder:
+    def __init__(self, model: Any) -> None:
+        self.model, self.scale = model, 1.0
+
+
+class Held(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * holder.scale + teacher.temperature
+
+
+holder: Any = None
+
+
+def test_an_object_that_holds_the_model_may_die_with_it() -> None:
+    global holder
+    block = Held()
+    holder = Holder(block)
+    found = outside.of([block], [Held.forward])
+    assert len(found)
+    gone = weakref.ref(block), weakref.ref(holder)
+    gc.disable()
+    try:
+        del block
+        holder = None
+        assert [r() for r in gone] == [None, None]
+    finally:
+        gc.enable()
+    outside.leave(found.enter(found.past()))
 
 
 total, table_of_c = torch.zeros(1 << 14), np.zeros(1 << 14)
