@@ -8,6 +8,7 @@ import inspect
 import io
 import logging
 import subprocess
+import warnings
 
 import torch
 import torch.nn as nn
@@ -278,7 +279,7 @@ def seldom(steps, record):
 
 
 class Telling(Block):
-    """Logs a line in the last of four forwards."""
+    """Logs a line and warns in the last of four forwards."""
 
     calls = 0
 
@@ -286,11 +287,12 @@ class Telling(Block):
         self.calls += 1
         if self.calls % 4 == 0:
             logging.getLogger("telling").warning("%d calls", self.calls)
+            warnings.warn("late", RuntimeWarning, stacklevel=1)
         return super().forward(x)
 
 
 def telling(steps, record):
-    """What blocks log is counted, long after they have been proven."""
+    """What blocks log and warn of is counted, long after they have been proven."""
     lines = []
     handler = logging.Handler()
     handler.emit = lines.append
@@ -298,8 +300,11 @@ def telling(steps, record):
     model = Tower(6)
     for i in range(6):
         model.h[i] = Telling(WIDTH, 2, 4 * WIDTH)
-    roll(model, torch.optim.SGD(model.parameters(), lr=0.1), steps, record)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        roll(model, torch.optim.SGD(model.parameters(), lr=0.1), steps, record)
     record.number("lines", len(lines))
+    record.number("warnings", len(caught))
 
 
 class Heads(nn.Module):
