@@ -96,6 +96,17 @@ class Device:
         """What others than torch's allocator took from the CUDA device."""
         return 0 if self.cuda is None else int(self._agent.outside(self.cuda))
 
+    def largest_segment(self) -> int:
+        """The most that torch's allocator has asked the device for at once; 0 for the
+        CPU, and where segments expand. Takes some milliseconds.
+        """
+        if self.cuda is None or torch.cuda.get_allocator_backend() != "native":
+            return 0
+        snapshot: Any = torch.cuda.memory_snapshot
+        return max((segment["total_size"] for segment in snapshot()
+                    if segment["device"] == self.cuda
+                    and not segment.get("is_expandable")), default=0)
+
     def memory(self) -> int:
         """All of the CUDA device's memory; 0 for the CPU."""
         if self.cuda is None:

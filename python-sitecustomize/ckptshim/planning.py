@@ -31,7 +31,6 @@ _ROUNDS = 4         # over all devices, until each is content with what others d
 # in an iteration before and some more, since another plan fragments otherwise.
 _MORE = 1.25
 _SPARE = 0.03       # of the budget, left besides when a plan is made anew
-_GIVEN_BACK = 0.4   # of what the allocator turns out not to need
 _OVERHEAD_LEAST, _OVERHEAD_MOST = 0.06, 0.3
 
 
@@ -297,14 +296,17 @@ class Planning:
                               limit - predicted + 1) + spare
             tape.relaxed = True
             return True
-        needed = int(_MORE * overhead + _SPARE * limit)
         # A first iteration finds nothing cached, and fragments less than later ones.
         if (tape.relaxed or tape.followed < 2 or not tapes.recompute
-                or self._settings.plan or tape.margin <= needed + _SPARE * limit):
+                or self._settings.plan):
+            return False
+        # Under the next plan it may need one segment more.
+        spare = max(int(_SPARE * limit), device.largest_segment())
+        needed = int(_MORE * overhead) + spare
+        if tape.margin <= needed + _SPARE * limit:
             return False
         tape.relaxed = True     # the allocator needs less than was left to it
-        # More than half of it stays: under the next plan the allocator may need more.
-        tape.margin -= int((tape.margin - needed) * _GIVEN_BACK)
+        tape.margin = (tape.margin + needed) // 2
         return True
 
     def sets_peak_alone(self, tapes: Tapes) -> Optional["Call"]:
