@@ -14,7 +14,7 @@ from .device import Device
 
 Shapes = tuple[tuple[int, ...], ...]
 _TAPES = 8
-_CLEARLY = 1.01
+_CLEARLY = 1.01             # of what was predicted: more is not by chance
 _MOST_WORDS = 8             # combinations of them for one class
 _LONGEST_WORD = 32
 _known_words: dict[type, set[tuple[str, ...]]] = {}

@@ -303,7 +303,7 @@ def _inside(value: Any) -> list[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
-_BOUND = structures.ATOMS - {types.FunctionType, type}
+_BOUND = structures.ATOMS - {*_CODE}
 
 
 def _is_bound(value: Any) -> bool:

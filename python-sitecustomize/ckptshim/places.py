@@ -7,14 +7,13 @@ there now, and ``put(wanted, now)``, which writes only what differs.
 
 from __future__ import annotations
 
-import array
 import ctypes
 import enum
 import operator
 import sys
 import types
 import weakref
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import torch
 
@@ -46,8 +45,7 @@ def can_keep(value: Any) -> bool:
 # By type: whether values can be kept, or what tells for each.
 _tests: dict[type, Any] = {kind: True for kind in (*_PLAIN, object)}
 _tests.update({tuple: _is_plain, frozenset: _is_plain,
-               torch.Tensor: lambda value: (value.grad_fn is None
-                                            and contents.is_small(value))})
+               torch.Tensor: lambda value: Numbers.fits(value, contents.SMALL)})
 
 
 def _find_test(kind: type) -> bool:
@@ -61,6 +59,14 @@ def _kept(values: Sequence[Any]) -> Sequence[Any]:
     if _is_plain(values):
         return values
     return [v if can_keep(v) else _SKIP for v in values]
+
+
+def _to_write(places: Iterable[Any], wanted: Iterable[Any], now: Iterable[Any],
+              ) -> Iterator[tuple[Any, Any]]:
+    """The places that do not hold what was kept of them, each with that."""
+    for place, then, value in zip(places, wanted, now):
+        if then is not value and then is not _SKIP:
+            yield place, then
 
 
 class Place:
@@ -99,9 +105,7 @@ class Bindings(Place):
             return [self._scope.get(name, _ABSENT) for name in self._names]
 
     def put(self, wanted: Any, now: Any) -> None:
-        for name, then, value in zip(self._names, wanted, now):
-            if then is value or then is _SKIP:
-                continue
+        for name, then in _to_write(self._names, wanted, now):
             if then is _ABSENT:
                 del self._scope[name]
             else:
@@ -126,9 +130,7 @@ class Cells(Place):
             return [_inside(cell) for cell in self._cells]
 
     def put(self, wanted: Any, now: Any) -> None:
-        for cell, then, value in zip(self._cells, wanted, now):
-            if then is value or then is _SKIP:
-                continue
+        for cell, then in _to_write(self._cells, wanted, now):
             if then is _ABSENT:
                 del cell.cell_contents
             else:
@@ -269,9 +271,7 @@ class Slots(Place):
         return [_member(each, self._object) for each in self._members]
 
     def put(self, wanted: Any, now: Any) -> None:
-        for member, then, value in zip(self._members, wanted, now):
-            if then is value or then is _SKIP:
-                continue
+        for member, then in _to_write(self._members, wanted, now):
             if then is _ABSENT:
                 member.__delete__(self._object)
             else:
@@ -324,10 +324,10 @@ class Numbers(Place):
         self._tensor = tensor
 
     @staticmethod
-    def fits(value: Any) -> bool:
-        """Whether it is one."""
+    def fits(value: Any, most: int = _BYTES) -> bool:
+        """Whether it is one, of at most so many bytes."""
         return (type(value) is torch.Tensor and value.grad_fn is None
-                and contents.is_small(value, _BYTES))
+                and contents.is_small(value, most))
 
     def past(self) -> Any:
         small = self._tensor.nbytes <= contents.SMALL
@@ -346,17 +346,15 @@ class Memory(Place):
     """A NumPy array that is not large, or other memory that holds numbers."""
 
     __slots__ = ("_value",)
-    _KINDS = (bytearray, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
-              ctypes._SimpleCData)
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    @classmethod
-    def fits(cls, value: Any) -> bool:
+    @staticmethod
+    def fits(value: Any) -> bool:
         """Whether it is such memory, and may be written to."""
         numpy: Any = sys.modules.get("numpy")
-        if not isinstance(value, cls._KINDS) and (
+        if not isinstance(value, structures.MEMORY) and (
                 numpy is None or type(value) is not numpy.ndarray
                 or value.dtype.hasobject):
             return False
@@ -385,14 +383,10 @@ class Memory(Place):
             self._value[:] = wanted
         else:
             with memoryview(self._value) as view:
-                if view.nbytes == len(wanted):
-                    ctypes.memmove(_address(self._value), wanted, len(wanted))
-
-
-def _address(value: Any) -> int:
-    if isinstance(value, array.array):
-        return value.buffer_info()[0]
-    return ctypes.addressof(value)
+                same_size = view.nbytes == len(wanted)
+            if same_size:
+                memory = (ctypes.c_char * len(wanted)).from_buffer(self._value)
+                ctypes.memmove(memory, wanted, len(wanted))
 
 
 class Stream(Place):

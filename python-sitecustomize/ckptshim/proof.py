@@ -228,7 +228,7 @@ class _Comparison:
         if not held.layout.same(value) or held.storage.size != storage.nbytes():
             return False
         start, size = tensors.span(value)
-        place = held.storage, storage.data_ptr(), start
+        place = held.storage, storage.data_ptr(), start, value._version
         if place not in self._known:
             self._known[place] = (size < _MUCH * value.nbytes and
                                   held.storage.has(start, place[1] + start, size))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import collections
-import ctypes
 import functools
 import io
 import logging
@@ -30,7 +29,6 @@ ARGUMENT, MODULE, GLOBAL = "argument", "module", "global"
 _EMPTY = object()
 _LARGE = 1 << 16        # elements of a global tensor: a data set, perhaps
 _CELL = types.CellType
-_C_DATA = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
 
 Handler = Callable[["Watch", Any, str, str], None]
 
@@ -310,7 +308,7 @@ _KINDS: tuple[tuple[Any, Handler], ...] = (
     (weakref.WeakKeyDictionary, _weak), (torch.nn.Module, _object),
     (type, _class), (dict, _dict), (list, _list), (tuple, _tuple), (set, _set),
     (collections.deque, _list), (io.IOBase, _file),
-    ((bytearray, array.array, memoryview, mmap.mmap, *_C_DATA), _memory),
+    ((memoryview, mmap.mmap, *structures.MEMORY), _memory),
 )
 _handlers: dict[type, Handler] = dict(_EXACT_KINDS)
 

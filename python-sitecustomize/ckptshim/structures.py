@@ -10,8 +10,10 @@ they are copied too.
 
 from __future__ import annotations
 
+import array
 import collections
 import copyreg
+import ctypes
 import dataclasses
 import operator
 import types
@@ -31,6 +33,9 @@ ATOMS = frozenset({
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
 })
+# Objects of Python that give access to memory of their own, and may be written to.
+MEMORY = (bytearray, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
+          ctypes._SimpleCData)
 _FLAT = frozenset({type(None), bool, int, float, complex, str, _plain, _parameter})
 _DEPTH = 6
 
