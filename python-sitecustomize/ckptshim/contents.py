@@ -18,12 +18,13 @@ _at = ctypes.string_at
 # Tensors, each with what ``take`` made of it.
 Held = list[tuple[torch.Tensor, Any]]
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 SMALL = 1 << 12     # bytes that are remembered whether or not they ever change
 
 
 def take(tensor: torch.Tensor) -> Any:
     """Bytes of a plain dense CPU tensor, a clone of any other."""
-    if tensor.is_cpu and type(tensor) is torch.Tensor and _is_dense(tensor):
+    if tensor.is_cpu and type(tensor) in _PLAIN and _is_dense(tensor):
         return _at(tensor.data_ptr(), tensor.nbytes)
     with torch.no_grad(), _C.DisableTorchFunction():
         return tensor.detach().clone()
@@ -35,7 +36,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 def is_small(tensor: torch.Tensor, most: int = SMALL) -> bool:
     """Whether it is a plain one on the CPU and has at most so many bytes."""
-    return (tensor.is_cpu and type(tensor) is torch.Tensor and _is_dense(tensor)
+    return (tensor.is_cpu and type(tensor) in _PLAIN and _is_dense(tensor)
             and tensor.nbytes <= most)
 
 

@@ -1,8 +1,6 @@
-"""Decides, call by call, between what was measured and what was planned.
+"""What happens to each call of a block, and where an iteration begins and ends.
 
-An iteration of an unknown kind first proves its blocks, then drops all of them
-once to record the tape, then follows the plan made from it. Each later
-iteration is measured; the plan changes only for a cause.
+``learning`` says how an iteration is to run: proven, recorded, planned or free.
 """
 
 from __future__ import annotations
@@ -25,7 +23,8 @@ from .events import Events
 from .frame import DROP, MEASURE, PROVE, Frame, Handle
 from .frames import Frames, MismatchError
 from .iteration import Iteration, stamp
-from .kinds import Kind, Signature, Tapes
+from .kinds import Signature
+from .learning import Learning
 from .noted import Noted, can_count
 from .planning import Infeasible, Planning
 from .probe import Look
@@ -35,11 +34,7 @@ from .spill import Spill
 from .watcher import Watcher
 
 _CALLS = 4096           # of one block in an iteration; more are plain
-_KINDS = 32             # remembered
-_PROVE_ROUNDS = 4
-_TAPE_ROUNDS = 4
 _PROBE_STRIDE = 1 << 16
-_RENEWALS = 4
 
 
 class _Local(threading.local):
@@ -57,7 +52,6 @@ class Controller(Watcher):
         self.agent = agent
         self.settings = settings
         self.events = events
-        self.planning = Planning(agent, planner, settings, events)
         spill = Spill(settings.spill, settings.device_memory,
                       lambda line: agent.log("info", line))
         self.frames = Frames(agent, self, spill)
@@ -65,9 +59,11 @@ class Controller(Watcher):
             self.frames.clock.cupti = Cupti(agent)
         self.devices = Devices(agent, settings, self.frames)
         self.candidates = Candidates(settings.blocks, agent.log)
+        self.planning = Planning(agent, planner, settings, events)
+        self.learning = Learning(agent, settings, events, self.planning, self.devices,
+                                 self.candidates)
         self.ranges = (Ranges(agent, self.candidates, events)
                        if settings.blocks == discover.NVTX else None)
-        self.kinds: dict[tuple[int, str], Kind] = {}
         self.current: Optional[Iteration] = None
         self.iterations = 0
         self.broken = False
@@ -374,12 +370,13 @@ class Controller(Watcher):
         if self.look_again(module):
             self.candidates.generation += 1        # the model has other parts now
         signature = Signature(module, args, kwargs)
-        kind = self._kind(module, signature)
+        kind = self.learning.kind(module, signature)
         # And those that other roots have brought into its iterations.
         kind.work_on(together(kind.devices, found))
         self.devices.work_on(kind.devices)
         bases = self.devices.begin()
-        mode, tapes = self._choose(kind, signature, bases)
+        mode, tapes = ("free", None) if self.broken else \
+            self.learning.choose(kind, signature, bases)
         current = Iteration(kind, mode, bases)
         current.shapes, current.size = signature.shapes, signature.size
         current.tapes = tapes
@@ -392,38 +389,6 @@ class Controller(Watcher):
             current.taped = kind.next_device()
             self.agent.tape_begin(current.taped.index)
         return current
-
-    def _kind(self, module: torch.nn.Module, signature: Signature) -> Kind:
-        key = (id(module), signature.key)
-        kind = self.kinds.get(key)
-        if kind is None or kind.root() is not module:
-            while len(self.kinds) >= _KINDS:
-                del self.kinds[min(self.kinds, key=lambda k: self.kinds[k].used)]
-            kind = Kind(module, signature)
-            kind.generation = self.candidates.generation
-            self.kinds[key] = kind
-        if kind.generation != self.candidates.generation and kind.state != "free":
-            kind.restart(self.candidates.generation)
-        return kind
-
-    def _choose(self, kind: Kind, signature: Signature,
-                bases: dict[Device, int]) -> tuple[str, Optional[Tapes]]:
-        """The mode of an iteration that is about to start, and its tapes."""
-        if self.settings.measure_only or self.broken:
-            return ("free" if kind.iterations else "measure"), None
-        if kind.state == "free":
-            if kind.still_fits(bases, self.settings.limit):
-                return "free", None
-            self._prove_again(kind)
-        if kind.state == "prove":
-            return "prove", None
-        tapes = kind.find(signature.shapes)
-        if tapes is None or kind.state == "tape":
-            return "tape", None
-        self.planning.follow_base(tapes, bases)
-        if self.planning.off(tapes):
-            return "free", tapes
-        return "planned", tapes
 
     def _hand_step_since(self, current: Iteration) -> bool:
         """Whether a job that never calls Optimizer.step began its next iteration."""
@@ -486,131 +451,11 @@ class Controller(Watcher):
         self.wall_ms += 1e3 * (time.perf_counter() - current.begun)
         if self.ranges is not None:
             current.late = self.ranges.settle(self.devices.now)
-        self._note_peaks(current)
-        if not self.settings.measure_only and not self.broken:
-            plans = self.planning.made
-            self._learn(current, current.kind)
-            if self.planning.made != plans:
-                self.devices.give_back()    # the segments of the plan before
+        self.learning.note_peaks(current, self.iterations)
+        if not self.settings.measure_only and not self.broken \
+                and self.learning.learn(current, self.iterations):
+            self.devices.give_back()    # the segments of the plan before
         self.learned()
-
-    def _note_peaks(self, current: Iteration) -> None:
-        """What the iteration took, for its kind."""
-        kind = current.kind
-        kind.iterations += 1
-        kind.used = self.iterations
-        kind.peak = max(kind.peak, self.devices.peaks.last)
-        kind.last = {device: (base, device.peaks.last)
-                     for device, base in current.bases.items()}
-        for tape in current.tapes or ():
-            tape.last_base = current.bases[tape.device]
-
-    def _learn(self, current: Iteration, kind: Kind) -> None:
-        taken = self.devices.peaks.last
-        over = not self.settings.minimum and taken > self.settings.limit
-        if current.mode == "prove":
-            self._after_proofs(current, kind, over)
-        elif current.mode == "tape":
-            self._after_tape(current, kind)
-        elif current.mode == "planned":
-            assert current.tapes is not None
-            if kind.renewals < _RENEWALS and self._is_worth_a_look(current, over):
-                kind.renewals += 1
-                self._prove_again(kind)
-            elif current.strange and kind.rounds < _TAPE_ROUNDS:
-                kind.state = "tape"     # more calls than the tapes have seen
-                kind.rounds += 1
-            elif not current.irregular:
-                self.planning.compare(current.tapes, current.bases, self.iterations)
-        elif over and current.tapes is None:
-            self.events.over_budget(self.iterations - 1, taken, self.settings.limit)
-            self._prove_again(kind)
-
-    def _is_worth_a_look(self, current: Iteration, over: bool) -> bool:
-        """Whether blocks that no proof has met yet may make the plan a better one, or
-        those that had nothing to save when they were looked at.
-        """
-        if current.unmet and (over or self.settings.minimum):
-            return True
-        tapes = current.tapes
-        assert tapes is not None
-        unforeseen = (over and tapes.feasible
-                      or self.settings.minimum and tapes.exceeded(current.bases))
-        return unforeseen and any(block.had_nothing(current.trust)
-                                  for block in self.candidates.all)
-
-    def _prove_again(self, kind: Kind) -> None:
-        """The budget is too small for what is known of this kind."""
-        for block in self.candidates.all:
-            block.ask_again(kind.trust)
-        kind.restart(self.candidates.generation, must_prove=True)
-
-    def _after_proofs(self, current: Iteration, kind: Kind, over: bool) -> None:
-        if not over and not current.proofs and not current.spilled \
-                and not self.settings.must_plan and not kind.must_prove:
-            kind.state = "free"
-            return
-        kind.must_prove = True
-        kind.rounds += 1
-        calls = [c for c in current.calls if not c.block.opened]
-        total = sum(c.saved_bytes for c in calls)
-        opened = [c for c in calls if self.candidates.worth_opening(c, total)
-                  and self.candidates.open(c.block)]
-        excluded = [c.block for c in calls if c.block.refused(current.trust)]
-        for block in dict.fromkeys(excluded):
-            if self.candidates.open(block):
-                opened.append(block.calls[0])
-        pending = current.late or any(c.block.open_question(current.trust)
-                                      for c in calls)
-        kind.generation = self.candidates.generation
-        if (opened or pending) and kind.rounds < _PROVE_ROUNDS:
-            return
-        kind.state, kind.rounds = "tape", 0
-
-    def _after_tape(self, current: Iteration, kind: Kind) -> None:
-        kind.rounds += 1
-        if (current.irregular or current.recomputing or current.failed
-                or self.agent.tape_full()):
-            if kind.rounds >= _TAPE_ROUNDS:
-                kind.state, kind.rounds = "planned", 0
-            return
-        device = current.taped
-        assert device is not None
-        tape = self.planning.record(current, kind, device)
-        tape.margin = self.planning.first_margin(device.peak(), device.overhead)
-        kind.rounds = 0
-        tapes = kind.keep_tape(tape, current.shapes, current.size, current.calls[:])
-        if tapes is None:
-            return
-        kind.state = "planned"
-        if self.planning.solve(tapes, current.bases, self.iterations):
-            self._open_or_close(kind, tapes)
-
-    def _open_or_close(self, kind: Kind, tapes: Tapes) -> None:
-        """Judge by a first plan whether a block had better be several, or one again."""
-        if self.candidates.close_again(tapes.floors):
-            kind.restart(self.candidates.generation)
-            return
-        call = self.planning.sets_peak_alone(tapes)
-        if call is not None and self.candidates.open(call.block):
-            self.candidates.trial = call.block, tapes.floors
-            kind.restart(self.candidates.generation)
-
-    # -- what the report asks -----------------------------------------------
-
-    @property
-    def latest_tapes(self) -> Optional[Tapes]:
-        """Those of the kind that ran last."""
-        kinds = [k for k in self.kinds.values() if k.latest is not None]
-        return max(kinds, key=lambda k: k.used).latest if kinds else None
-
-    def recomputed(self) -> set[Call]:
-        """The calls that the plans in force recompute."""
-        chosen: set[Call] = set()
-        for kind in self.kinds.values():
-            if kind.latest is not None and not self.planning.off(kind.latest, True):
-                chosen |= kind.latest.recompute
-        return chosen
 
     # -- processes -----------------------------------------------------------
 

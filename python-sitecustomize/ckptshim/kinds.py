@@ -201,6 +201,7 @@ class Kind:
         self.devices: list[Device] = []
         self.tapes: list[Tapes] = []
         self.unfinished: Optional[Tapes] = None     # some devices are to come
+        self.replaced: Optional[Tapes] = None       # the last before a restart
         self.iterations = 0
         self.peak = 0
         self.last: dict[Device, tuple[int, int]] = {}   # base, peak
@@ -212,6 +213,7 @@ class Kind:
         """Learn again: other candidates or devices, or a budget that is too small."""
         self.state = "prove"
         self.rounds = 0
+        self.replaced = self.latest
         self.tapes.clear()
         self.unfinished = None
         self.generation = generation
@@ -267,5 +269,5 @@ class Kind:
 
     @property
     def latest(self) -> Optional[Tapes]:
-        """The tapes used last."""
-        return self.tapes[-1] if self.tapes else None
+        """The tapes used last. Those of before, as long as it learns again."""
+        return self.tapes[-1] if self.tapes else self.replaced

@@ -31,6 +31,7 @@ from .places import (
     Bindings,
     Cells,
     ClassAttributes,
+    Groups,
     Items,
     Memory,
     Numbers,
@@ -42,13 +43,13 @@ from .places import (
 from .tree import STANDARD
 
 _FUNCTIONS = 256        # whose code is read
-_PLACES = 24            # of each kind, for one block
+_PLACES = 32            # of each kind, for one block
 _NAMES = 64             # of one module, and variables of closures
 _DEPTH = 4              # of containers inside containers
 _MISSING = object()
 # Classes of Python's library that are no more than what a job puts into them.
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict,
-            collections.UserList, threading.local)
+            collections.UserList, threading.local, torch.optim.lr_scheduler.LRScheduler)
 _WRAPPERS = (staticmethod, classmethod)
 _CODE = (types.FunctionType, type)
 
@@ -263,6 +264,8 @@ class _Walk:
 
     def _object(self, value: Any, depth: int) -> None:
         kind = type(value)
+        if isinstance(value, torch.optim.Optimizer):
+            self._add(Groups(value))
         if issubclass(kind, enum.Enum) or (is_foreign_class(kind)
                                            and not issubclass(kind, _HOLDERS)):
             return

@@ -251,6 +251,28 @@ class Attributes(Place):
         _put_plain(self._own, wanted, now)
 
 
+class Groups(Place):
+    """What an optimizer's groups of parameters are set to, the learning rate first.
+    It is not kept alive, and its state is no block's matter.
+    """
+
+    __slots__ = ("_optimizer",)
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = weakref.ref(optimizer)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        optimizer = self._optimizer()
+        return [] if optimizer is None else optimizer.param_groups
+
+    def present(self) -> Any:
+        return [_plain_only(group) for group in self._groups()]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        for group, then, values in zip(self._groups(), wanted, now):
+            _put_plain(group, then, values)
+
+
 class Slots(Place):
     """The slots of an object of the job's."""
 

@@ -63,7 +63,7 @@ class Rehearsal:
             self._seen += 1
             if self._seen == _PLAIN:
                 self._measured()
-        tapes = c.latest_tapes
+        tapes = c.learning.latest_tapes
         if tapes is not None and tapes.planned and c.planned:
             self._planned += 1
         if self._planned >= self._iterations or c.broken \
@@ -91,7 +91,7 @@ class Rehearsal:
     def lines(self) -> list[str]:
         """The findings."""
         c = self._controller
-        devices, tapes = c.devices.now, c.latest_tapes
+        devices, tapes = c.devices.now, c.learning.latest_tapes
         first = devices[0]
         name, several = torch.cuda.get_device_name(first.cuda), len(devices) > 1
         names = " and ".join(device.name for device in devices)

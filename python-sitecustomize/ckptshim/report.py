@@ -77,7 +77,7 @@ class Report:
         os.makedirs(folder, exist_ok=True)
         _write(folder, f"run.{self._pid}.json", self.document())
         planning = self._controller.planning
-        tapes = [tape for kind in self._controller.kinds.values()
+        tapes = [tape for kind in self._controller.learning.kinds.values()
                  for tape in _planned(kind.latest)]
         if tapes:
             _write(folder, "profile.json", planning.document(tapes))
@@ -87,13 +87,13 @@ class Report:
     def document(self) -> dict[str, Any]:
         """The content of run.PID.json, as CONTRACT.md draws it."""
         c = self._controller
-        tapes = c.latest_tapes
+        tapes = c.learning.latest_tapes
         planned = tapes is not None and tapes.planned
         budget = c.settings.limit if c.settings.budget.isdigit() else None
         if c.settings.minimum and tapes is not None and planned:
             budget = max(tape.minimum for tape in tapes)
         feasible = self._feasible(tapes) if planned else self._fits(budget)
-        chosen = c.recomputed()
+        chosen = c.learning.recomputed()
         ranges = {} if c.ranges is None else {"ranges": c.ranges.entries()}
         devices = c.devices.measured()
         several = {"devices": [_device(d, tapes) for d in devices]}
@@ -105,7 +105,7 @@ class Report:
             "iterations": c.iterations,
             "peak_bytes": _peaks(c.devices.peaks, _predicted(tapes)),
             "floor_bytes": _floor(tapes), "feasible": feasible,
-            "kinds": [_kind(k) for k in c.kinds.values() if k.iterations],
+            "kinds": [_kind(k) for k in c.learning.kinds.values() if k.iterations],
             "blocks": [_call(b, call, call in chosen) for b in c.candidates.all
                        for call in _listed(b)],
             "events": c.events.list, **ranges, **(several if devices[1:] else {})}

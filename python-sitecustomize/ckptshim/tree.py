@@ -101,7 +101,8 @@ class Plan:
     """Where the state of a block and everything inside it lies.
 
     Attributes:
-        buffers: dotted name of every buffer, and its place among the tensors.
+        buffers: dotted name of every buffer, and its place among the tensors. What is
+            small and not trained counts as one.
         small: the names of those that are remembered even if no forward changes them.
         training: the places of the training flags among the values.
         bytes: the size of all parameters and buffers.
@@ -124,13 +125,10 @@ class Plan:
             part = Part(inner)
             self.parts.append(part)
             prefix = f"{name}." if name else ""
-            self.names += [f"parameter {prefix}{key}" for key in part.parameters]
+            for key in part.parameters:
+                self._add("parameter", prefix + key, inner._parameters[key])
             for key in part.buffers:
-                self.buffers[prefix + key] = len(self.names)
-                self.names.append(f"buffer {prefix}{key}")
-                buffer = inner._buffers[key]
-                if buffer is not None and contents.is_small(buffer):
-                    self.small.add(prefix + key)
+                self._add("buffer", prefix + key, inner._buffers[key])
             children += map(id, inner._modules.values())
             hooked |= part.hooked(inner.__dict__)
             if "training" in part.keys:
@@ -138,8 +136,7 @@ class Plan:
             values += len(part.keys)
         for script in self.scripted:
             for name in script.buffers:
-                self.buffers[name] = len(self.names)
-                self.names.append(f"buffer {name}")
+                self._add("buffer", name, None)
         self.bytes = _bytes(module)
         self.children = children
         self.hooked = hooked
@@ -148,6 +145,15 @@ class Plan:
         self.layouts: list[storages.Layout] = []
         self.types: list[type] = []
         self.special: list[tuple[int, attributes.Taker]] = []
+
+    def _add(self, kind: str, name: str, tensor: Optional[torch.Tensor]) -> None:
+        small = (tensor is not None and not tensor.requires_grad
+                 and contents.is_small(tensor))
+        if small:
+            self.small.add(name)
+        if small or kind == "buffer":
+            self.buffers[name] = len(self.names)
+        self.names.append(f"{kind} {name}")
 
     def read(self) -> Reading:
         """The hot loop: one pass over the modules' dictionaries.

@@ -99,6 +99,12 @@ def test_blocks_that_did_nothing_at_first_are_recomputed_once_they_do():
     assert_same(plain("switching", "loops.py", 8), lowest)
 
 
+def test_a_job_that_ends_while_it_learns_again_reports_the_plan_before():
+    done = under("switching", "min", "loops.py", 2)
+    assert done.report["floor_bytes"] > 0 and done.report["feasible"]
+    assert done.report["peak_bytes"]["predicted"] > 0
+
+
 def test_graphs_that_outlive_their_step_get_a_plan():
     """What was dropped is needed once more before the parameters change."""
     done = under("retained", "min", "loops.py", 8)

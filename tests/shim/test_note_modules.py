@@ -251,6 +251,24 @@ def test_a_small_buffer_that_the_job_changes_is_seen_as_it_was(block):
     assert block.tokens == 8 and block.tokens._version == version
 
 
+def test_a_small_parameter_that_is_not_trained_is_seen_as_it_was(block):
+    block.gain = nn.Parameter(torch.tensor(2.0), requires_grad=False)
+    scope = Scope(block)
+    Note.take(scope, block, (), {})
+    scope.changing = set()
+    note = Note.take(scope, block, (), {})
+    block.gain.fill_(7.0)
+    version = block.gain._version
+    assert note.changed_versions() == []
+    with torch.no_grad():
+        block.line.bias += 1.0          # trained: nothing of the kind
+    assert note.changed_versions() == ["parameter line.bias"]
+    present = note.enter()
+    assert block.gain.item() == 2.0
+    note.leave(present)
+    assert block.gain.item() == 7.0 and block.gain._version == version
+
+
 def test_a_note_does_not_keep_the_block_alive():
     gc.disable()
     try:

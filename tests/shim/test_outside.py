@@ -42,6 +42,8 @@ teacher = nn.Linear(1, 1)
 teacher.temperature = 1.0           # type: ignore[assignment]
 settings = types.SimpleNamespace(act="tanh", scale=[1.0])
 ordered = collections.OrderedDict(a=1, b=2)
+optimizer = torch.optim.SGD(teacher.parameters(), lr=0.5)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
 
 
 class Bag(dict[str, Any]):
@@ -117,6 +119,7 @@ class Block(nn.Module):
                   + deep["a"]["b"]["c"]["d"][0] + teacher.temperature)
             bound(helper.scale)
             bound(settings.scale[0] + bag["a"] + stack[0] + ordered["a"])
+            bound(optimizer.param_groups[0]["lr"] + scheduler.last_epoch)
         return x * table["scale"] * self.strength + len(log) + len(recent) \
             + stream.random()
 
@@ -131,6 +134,7 @@ def everything(block: nn.Module, closed: Any) -> list[Any]:
             helper.scale, vars(settings).copy(), settings.scale[:], dict.copy(bag),
             list(dict.get(bag, "inner", ())), list.copy(stack), list(ordered.items()),
             bound.keywords["to"][:],
+            optimizer.param_groups[0]["lr"], scheduler.last_epoch,
             block.meter.seen, list(block.meter.history), list(block.table["inner"]),
             block.ticks.count, getattr(block.ticks, "other", None)]
 
@@ -166,6 +170,8 @@ def disturb(block: nn.Module) -> None:
     bag["inner"].append(count)
     list.append(stack, count)
     ordered.move_to_end(next(iter(ordered)))
+    optimizer.param_groups[0]["lr"] += 1
+    scheduler.last_epoch += 1
     bound(count)
     block.meter.seen += 1
     block.meter.history.append(count)
