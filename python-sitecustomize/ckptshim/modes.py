@@ -110,6 +110,7 @@ class Modes(NamedTuple):
     Attributes:
         flags: the values of every flag, in the order of the table.
         cache: whether autocast kept its cache of cast weights.
+        session: of a past inside an autocast region: tells that cache from others.
         stack: the function modes in force, outermost first.
         default_device: what the innermost ``with torch.device`` set.
         place: index of the current CUDA device, None without CUDA.
@@ -119,6 +120,7 @@ class Modes(NamedTuple):
 
     flags: list[Any]
     cache: bool
+    session: Optional[torch.Tensor]
     stack: tuple[Any, ...]
     default_device: Any
     place: Optional[int]
@@ -133,14 +135,41 @@ def follow_streams(devices: list[int]) -> None:
     _several[:] = devices
 
 
-def take() -> Modes:
-    """How they stand now."""
+def take(past: bool = False) -> Modes:
+    """How they stand now. past: for a recompute, later."""
     depth = _depth()
     return Modes([*map(_call, _GETTERS)], torch.is_autocast_cache_enabled(),
+                 _session() if past and _nesting() else None,
                  tuple(map(_mode_at, range(depth))) if depth else (),
                  _device.CURRENT_DEVICE,
                  torch.cuda.current_device() if _HAS_CUDA and _cuda_in_use() else None,
                  tuple(map(_C._cuda_getCurrentStream, _several)) if _several else ())
+
+
+_weight: list[torch.Tensor] = []    # one of ours: it is cast once in a region
+
+
+def _nesting() -> int:
+    """Of how many autocast regions this is inside."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _session() -> torch.Tensor:
+    """Our weight as it lies cast in autocast's cache until that is emptied: while this
+    is alive no other one lies there. Gradients must be on.
+    """
+    if not _weight:
+        _weight.append(torch.ones(1, 1, requires_grad=True))
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(True)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            product: Any = torch.mm(_weight[0], _weight[0])
+        cast: torch.Tensor = product.grad_fn._saved_self
+        return cast.detach()
+    finally:
+        torch.set_autocast_cache_enabled(cached)
 
 
 class Present(NamedTuple):
@@ -154,8 +183,9 @@ class Present(NamedTuple):
 def enter(past: Modes) -> Present:
     """Make the modes the past's, with gradients on.
 
-    A recompute inside somebody's autocast region leaves the region's cache of
-    cast weights alone: it neither takes from it nor adds to it.
+    A recompute inside the autocast region of its forward finds the weights that
+    this has cast, which may have changed since. In another region it leaves the cache
+    alone: it neither takes from it nor adds to it.
     """
     inference = None
     if torch.is_inference_mode_enabled():
@@ -164,8 +194,10 @@ def enter(past: Modes) -> Present:
     present = Present(take(), torch.is_grad_enabled(), inference)
     _write(past, present.modes.flags)
     inside = torch.autocast_increment_nesting() > 1
-    torch.set_autocast_cache_enabled(past.cache and not inside)
     _C._set_grad_enabled(True)
+    same = inside and past.session is not None and past.session.data_ptr() == (
+        _session().data_ptr())
+    torch.set_autocast_cache_enabled(past.cache and (same or not inside))
     return present
 
 

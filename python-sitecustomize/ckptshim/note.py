@@ -158,7 +158,7 @@ class Note:
         scope.follow(tree)
         self._contents = contents.take_all(scope.buffers(tree))
         self._streams = streams.take()
-        self._modes = modes.take()
+        self._modes = modes.take(past=True)
         self._context = contextvars.copy_context()
         self._outside = scope.outside.past()
         self._versions = _versions(self._inputs + tree.solid)

@@ -251,10 +251,13 @@ def _object(copier: Copier, value: Any) -> Any:
     copier._records += 1
     _copy_attributes(copier, value, made)
     copier._records -= 1
-    if len(copier.tensors) > before or copier._deep:
+    if len(copier.tensors) > before:
+        _carriers.add(kind)
+        return made
+    if copier._deep:
         return made
     del copier._copied[copied:]         # what is inside stays the job's own
-    if len(copier.generators) > generators:
+    if len(copier.generators) > generators or kind in _carriers:
         return value
     _without[kind] = _without.get(kind, 0) + 1
     if _without[kind] > _ENOUGH:        # a configuration: never look inside again
@@ -266,8 +269,10 @@ def _namespace(copier: Copier, value: Any) -> Any:
     return types.SimpleNamespace(**copier.dictionary(value.__dict__))
 
 
-# Records of a type that held no tensor, so far.
+# How many records of a type held no tensor, and the types of those that held one: a
+# cache that the first block finds empty is full for the next.
 _without: dict[type, int] = {}
+_carriers: set[type] = set()
 _ENOUGH = 8
 
 

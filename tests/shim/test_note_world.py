@@ -188,6 +188,24 @@ def test_inside_an_autocast_region_its_cache_is_left_alone():
     torch.autocast_decrement_nesting()
 
 
+def test_inside_its_own_autocast_region_a_recompute_finds_the_cast_weights():
+    block, x = Sensitive(), torch.randn(3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        block(x)
+        with torch.no_grad():
+            block.line.weight += 1.0        # what was cast is used on
+        note, result = forward(Scope(block), block, x)
+        expected = casts(block, x)
+        assert facts(recompute(note, block)) == facts(result)
+        assert casts(block, x) == expected
+    with torch.autocast("cpu", dtype=torch.bfloat16):   # of another region: as before
+        expected = casts(block, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        other = recompute(note, block)
+        assert casts(block, x) == expected
+    assert facts(other) != facts(result)
+
+
 class Pair(typing.NamedTuple):
     left: torch.Tensor
     right: list

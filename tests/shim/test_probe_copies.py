@@ -149,6 +149,21 @@ def test_a_generator_argument_is_put_back(generator: Any) -> None:
         assert not torch.equal(module(x, generator), drawn), "it has gone on"
 
 
+class Store:
+    """A cache as the first block finds it, and as the others do."""
+
+    def __init__(self, *entries: Any) -> None:
+        self.entries = list(entries)
+
+
+def test_a_record_that_only_some_blocks_find_full_is_always_copied() -> None:
+    for _ in range(2 * structures._ENOUGH):
+        empty, full = Store(), Store(torch.ones(2))
+        assert structures.Copier().copy(empty) is empty
+        twin = structures.Copier().copy(full)
+        assert twin is not full and twin.entries is not full.entries
+
+
 draws = np.random.default_rng(7)
 
 
