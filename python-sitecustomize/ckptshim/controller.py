@@ -235,10 +235,9 @@ class Controller(Watcher):
 
     def looked(self, frame: Frame, look: Look) -> bool:
         block = frame.call.block
-        block.scope.changing |= look.changing
-        block.scope.deep |= look.wants_copies
-        block.scope.outside = look.outside
         reason, detail = look.verdict(), look.detail
+        block.scope.learn(look.changing, look.outside, reason is None)
+        block.scope.deep |= look.wants_copies
         if reason is None and frame.inner and len(self.devices.now) > 1:
             # Backward has a thread for each device. One that ran this again would
             # wait for another, which may wait for what it recomputes.

@@ -19,6 +19,7 @@ from .attributes import reorder
 from .structures import Copier, hold, is_flat
 from .tree import Form, Plan, Stale, Tree
 
+_FORMS = 64             # of one block that are known
 _C: Any = torch._C
 _is_leaf = operator.attrgetter("is_leaf")
 
@@ -28,13 +29,13 @@ class Scope:
 
     Attributes:
         changing: dotted names of the buffers whose contents a forward changes.
-            Until a look has told which (for each combination of training flags)
-            the contents of all buffers are remembered; those of small ones, and of
-            those that the job moves between forwards, always.
+            Until a look has told which (for each combination of training flags, hooks
+            and functions) the contents of all buffers are remembered; those of small
+            ones, and of those that the job moves between forwards, always.
         deep: copy every record among the arguments, since the forward changes them.
         lean: then hold no tensor inside them. A proof shows whether they were
             needed: a cache passed from layer to layer is only added to.
-        outside: the globals and the like that its code leads to.
+        outside: the globals and the like that its code led to in the last look.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -43,26 +44,33 @@ class Scope:
         self.deep = False
         self.lean = True
         self.outside = outside.NOTHING
-        self._changing: set[str] = set()
+        self.changing: set[str] = set()
         self._moves: dict[str, int] = {}
-        self._known: set[Form] = set()
+        self._known: dict[Form, outside.Outside] = {}
         self._form: Form = ()
 
-    @property
-    def changing(self) -> set[str]:
-        return self._changing
+    def learn(self, changing: Iterable[str], found: outside.Outside,
+              harmless: bool = True) -> None:
+        """What a look at the forward that was just run has told. One with an effect on
+        anything else is looked at again the next time.
+        """
+        self.changing.update(changing)
+        self.outside = found
+        if harmless:
+            while len(self._known) >= _FORMS:
+                del self._known[next(iter(self._known))]
+            self._known[self._form] = found
 
-    @changing.setter
-    def changing(self, names: Iterable[str]) -> None:
-        self._changing = set(names)
-        self._known.add(self._form)
+    def leads_to(self, tree: Tree) -> outside.Outside:
+        """What its code leads to with the training flags and hooks of a snapshot."""
+        return self._known.get(tree.form, self.outside)
 
     def is_known(self, module: torch.nn.Module) -> bool:
         """Whether a look was taken with the training flags as they are now."""
         return self.knows(self.tree(module, past=False))
 
     def knows(self, tree: Tree) -> bool:
-        """Whether a look was taken with the training flags of a snapshot."""
+        """Whether a look was taken with the training flags and hooks of a snapshot."""
         return tree.form in self._known
 
     def modules(self, module: torch.nn.Module) -> list[torch.nn.Module]:
@@ -92,14 +100,14 @@ class Scope:
         then, now = self._moves, tree.versions()
         self._moves = now
         if now != then:
-            self._changing |= {name for name, version in now.items()
+            self.changing |= {name for name, version in now.items()
                                if then.get(name, version) != version}
 
     def buffers(self, tree: Tree) -> list[torch.Tensor]:
         """The buffers of a snapshot whose contents are to be remembered."""
         if not self.knows(tree):
             return tree.buffers(None)
-        return tree.buffers(self._changing | tree.plan.small)
+        return tree.buffers(self.changing | tree.plan.small)
 
 
 class Present:
@@ -145,7 +153,8 @@ class Note:
              kwargs: dict[str, Any]) -> "Note":
         """Remember it, before the forward of module(*args, **kwargs).
 
-        known, of the note: whether a look was taken with these training flags.
+        known, of the note: whether a look was taken with these training flags and
+        hooks, and at the same code.
         """
         return cls(scope, module, args, kwargs)
 
@@ -154,13 +163,13 @@ class Note:
         scope = self._scope
         self._hold(args, kwargs)
         self._tree = tree = scope.tree(module, past=True)
-        self.known = scope.knows(tree)
+        self._outside = past = scope.leads_to(tree).past()
+        self.known = scope.knows(tree) and not (past and past.other_code)
         scope.follow(tree)
         self._contents = contents.take_all(scope.buffers(tree))
         self._streams = streams.take()
         self._modes = modes.take(past=True)
         self._context = contextvars.copy_context()
-        self._outside = scope.outside.past()
         self._versions = _versions(self._inputs + tree.solid)
 
     def _hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from .places import (
     Bindings,
     Cells,
     ClassAttributes,
+    Code,
     Groups,
     Items,
     Memory,
@@ -52,23 +53,27 @@ _HOLDERS = (types.SimpleNamespace, argparse.Namespace, collections.UserDict,
             collections.UserList, threading.local, torch.optim.lr_scheduler.LRScheduler)
 _WRAPPERS = (staticmethod, classmethod)
 _CODE = (types.FunctionType, type)
+_CALLED = {"forward", "__call__", "_call_impl"}     # of a module; a job may patch them
 
 
 class State:
-    """How the places of one Outside stood."""
+    """How the places of one Outside stood. other_code: and its code was another."""
 
-    __slots__ = ("places", "values")
+    __slots__ = ("places", "values", "other_code")
 
-    def __init__(self, places: list[Place], values: list[Any]) -> None:
+    def __init__(self, places: list[Place], values: list[Any],
+                 other_code: bool = False) -> None:
         self.places = places
         self.values = values
+        self.other_code = other_code
 
 
 class Outside:
     """The places that one block's code leads to."""
 
-    def __init__(self, places: list[Place]) -> None:
-        self._places = places
+    def __init__(self, places: list[Place], code: Optional[Code] = None) -> None:
+        self._code = code
+        self._places = [*places, code] if code else places
 
     def __len__(self) -> int:
         return len(self._places)
@@ -76,7 +81,11 @@ class Outside:
     def past(self) -> Optional[State]:
         """How things stand, to be kept with a note; holds no tensor with a graph."""
         places = self._places
-        return State(places, [place.past() for place in places]) if places else None
+        if not places:
+            return None
+        values = [place.past() for place in places]
+        return State(places, values,
+                     self._code is not None and self._code.is_other(values[-1]))
 
     def enter(self, past: Optional[State]) -> Optional[State]:
         """Put a past back, if there is one; what ``leave`` needs."""
@@ -127,7 +136,7 @@ def of(modules: list[torch.nn.Module], functions: list[Any]) -> Outside:
         walk.module(module)
     walk.run()
     places = walk.found()
-    return Outside(places) if places else NOTHING
+    return Outside(places, Code.of(walk.code)) if places or walk.code else NOTHING
 
 
 class _Walk:
@@ -137,6 +146,7 @@ class _Walk:
         self._places: dict[type, list[Place]] = {}
         self._names: dict[int, tuple[dict[str, Any], list[str]]] = {}
         self._cells: list[Any] = []
+        self.code: list[tuple[Any, str]] = []       # owners and names of functions
         self.classes: collections.deque[type] = collections.deque()
         self._functions: collections.deque[types.FunctionType] = collections.deque()
         self._seen: set[Any] = set()
@@ -204,6 +214,8 @@ class _Walk:
             return
         if _is_bound(value):
             self._names.setdefault(id(scope), (scope, []))[1].append(name)
+        elif type(value) is types.FunctionType:
+            self.code.append((scope, name))
         self.value(value, 0)
 
     def value(self, value: Any, depth: int) -> None:
@@ -284,17 +296,27 @@ class _Walk:
 
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
-            if (is_foreign_class(base) or issubclass(base, enum.Enum)
-                    or not self._new(("class", id(base)))):
+            if issubclass(base, enum.Enum) or not self._new(("class", id(base))):
+                continue
+            if is_foreign_class(base):
+                for name in _CALLED & base.__dict__.keys():
+                    self._method(base, name)
                 continue
             self._add(ClassAttributes(base))
-            for item in list(base.__dict__.values()):
+            for name, item in list(base.__dict__.items()):
+                self._method(base, name)
                 if isinstance(item, _WRAPPERS):
                     item = item.__func__
                 elif isinstance(item, property):
                     item = item.fget
                 if not isinstance(item, type):
                     self.value(item, 1)
+
+    def _method(self, kind: type, name: str) -> None:
+        item = kind.__dict__[name]
+        if type(item) is types.FunctionType:
+            self.code.append((kind, name))
+            self.value(item, 1)
 
 
 def _inside(value: Any) -> list[Any]:

@@ -112,6 +112,58 @@ class Bindings(Place):
                 self._scope[name] = then
 
 
+class Code(Place):
+    """Functions that names of modules and classes stand for."""
+
+    __slots__ = ("_owners", "_rows", "_then")
+
+    def __init__(self, names: dict[int, tuple[Any, list[str]]]) -> None:
+        self._owners = [*names.values()]
+        self._rows = [(_dict_of(owner), operator.itemgetter(*found, found[0]))
+                      for owner, found in self._owners]
+        self._then = self.present()
+
+    @classmethod
+    def of(cls, names: Iterable[tuple[Any, str]]) -> Optional["Code"]:
+        """Of these owners and names."""
+        found: dict[int, tuple[Any, list[str]]] = {}
+        for owner, name in names:
+            found.setdefault(id(owner), (owner, []))[1].append(name)
+        return cls(found) if found else None
+
+    def is_other(self, past: Any) -> bool:
+        """Whether they stood for others when this was made."""
+        return bool(past != self._then)
+
+    def present(self) -> Any:
+        try:
+            return [get(own) for own, get in self._rows]
+        except KeyError:
+            return [tuple(_dict_of(owner).get(name, _ABSENT)
+                          for name in (*names, names[0]))
+                    for owner, names in self._owners]
+
+    def put(self, wanted: Any, now: Any) -> None:
+        if wanted == now:
+            return
+        for (owner, names), then, found in zip(self._owners, wanted, now):
+            for name, value in _to_write(names, then, found):
+                _bind(owner, name, value)
+
+
+def _dict_of(owner: Any) -> Any:
+    return owner.__dict__ if isinstance(owner, type) else owner
+
+
+def _bind(owner: Any, name: str, value: Any) -> None:
+    if value is _ABSENT:
+        delattr(owner, name) if isinstance(owner, type) else owner.pop(name, None)
+    elif isinstance(owner, type):
+        setattr(owner, name, value)
+    else:
+        owner[name] = value
+
+
 class Cells(Place):
     """Variables of closures that hold numbers and the like."""
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import operator
 import weakref
+from types import FunctionType
 from typing import Any, Iterable, Optional
 
 import torch
 
-from . import attributes, contents, structures
+from . import attributes, contents, serial, structures
 from . import tensors as storages
 
-Form = tuple[int, ...]
+Form = tuple[Any, ...]
 Hooks = dict[int, list[dict[Any, Any]]]
 # Attributes, tensors, children, hooks; flags of scripted modules.
 Reading = tuple[list[Any], list[Any], list[Any], Hooks, list[bool]]
@@ -145,6 +146,7 @@ class Plan:
         self.layouts: list[storages.Layout] = []
         self.types: list[type] = []
         self.special: list[tuple[int, attributes.Taker]] = []
+        self.functions: list[int] = []      # the places of those among the values
 
     def _add(self, kind: str, name: str, tensor: Optional[torch.Tensor]) -> None:
         small = (tensor is not None and not tensor.requires_grad
@@ -216,6 +218,7 @@ class Plan:
         """Note which values need more than a reference."""
         self.special = [(i, f) for i, f in enumerate(map(attributes.taker, types))
                         if f is not None]
+        self.functions = [i for i, kind in enumerate(types) if kind is FunctionType]
         self.types = types
 
 
@@ -257,7 +260,7 @@ class Tree:
         values: the attributes, module by module (see ``attributes``).
         tensors: the parameters and buffers, module by module; None where one is.
         solid: those that are not None.
-        form: the training flags of all modules, and what the code of hooks is.
+        form: the training flags of all modules, and what hooks and functions there are.
         bare: references are all there is to it: no hooks, nothing special.
         memory: of the solid ones, in a past; None where some have none.
 
@@ -272,13 +275,14 @@ class Tree:
         values, tensors, children, self.hooks, self.modes = plan.read()
         self.form: Form = (
             *[bool(values[i]) for i in plan.training], *self.modes)
-        if self.hooks:      # with other hooks it is another forward
-            self.form += tuple(id(getattr(hook, "__code__", hook))
-                               for tables in self.hooks.values()
+        if self.hooks:      # with other hooks or functions it is another forward
+            self.form += tuple(serial.number(hook) for tables in self.hooks.values()
                                for table in tables[:2] for hook in table.values())
         types = list(map(type, values))
         if types != plan.types:
             plan.learn(types)
+        if plan.functions:
+            self.form += tuple(serial.number(values[i]) for i in plan.functions)
         self.bare = not self.hooks
         for place, take in plan.special:
             value = values[place]

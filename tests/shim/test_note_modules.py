@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from ckptshim import contents
+from ckptshim import contents, outside
 from ckptshim.note import Note, Scope
 from past import assert_same, forward, recompute, world
 
@@ -112,8 +112,8 @@ def test_a_recompute_sees_the_past_and_leaves_the_present(block, change, known):
     scope, x = Scope(block), torch.randn(3, 4)
     if known:
         forward(scope, block, x)
-        scope.changing = {"tokens", "norm.running_mean", "norm.running_var",
-                          "norm.num_batches_tracked"}
+        scope.learn({"tokens", "norm.running_mean", "norm.running_var",
+                     "norm.num_batches_tracked"}, outside.NOTHING)
     old = [block.line, block.norm.weight]
     note, result = forward(scope, block, x)
     change(block)
@@ -127,7 +127,7 @@ def test_a_recompute_sees_the_past_and_leaves_the_present(block, change, known):
 def test_an_unknown_training_mode_makes_all_buffers_count(block):
     scope, x = Scope(block.eval()), torch.randn(3, 4)
     forward(scope, block, x)
-    scope.changing = {"tokens"}
+    scope.learn({"tokens"}, outside.NOTHING)
     assert scope.is_known(block)
     block.train()
     assert not scope.is_known(block)
@@ -216,7 +216,7 @@ def test_a_large_buffer_that_was_not_known_to_change_is_named(block):
     block.register_buffer("large", torch.zeros(contents.SMALL))
     scope = Scope(block)
     Note.take(scope, block, (), {})
-    scope.changing = set()
+    scope.learn(set(), outside.NOTHING)
     note = Note.take(scope, block, (), {})
     block.large += 1
     assert note.changed_versions() == ["buffer large"]
@@ -226,7 +226,7 @@ def test_a_buffer_that_the_job_has_moved_is_remembered_from_then_on(block):
     block.register_buffer("large", torch.zeros(contents.SMALL))
     scope = Scope(block)
     Note.take(scope, block, (), {})
-    scope.changing = set()
+    scope.learn(set(), outside.NOTHING)
     block.large += 1
     note = Note.take(scope, block, (), {})
     block.large += 1
@@ -240,7 +240,7 @@ def test_a_buffer_that_the_job_has_moved_is_remembered_from_then_on(block):
 def test_a_small_buffer_that_the_job_changes_is_seen_as_it_was(block):
     scope = Scope(block)
     Note.take(scope, block, (), {})
-    scope.changing = set()
+    scope.learn(set(), outside.NOTHING)
     note = Note.take(scope, block, (), {})
     block.tokens += 5
     version = block.tokens._version
@@ -255,7 +255,7 @@ def test_a_small_parameter_that_is_not_trained_is_seen_as_it_was(block):
     block.gain = nn.Parameter(torch.tensor(2.0), requires_grad=False)
     scope = Scope(block)
     Note.take(scope, block, (), {})
-    scope.changing = set()
+    scope.learn(set(), outside.NOTHING)
     note = Note.take(scope, block, (), {})
     block.gain.fill_(7.0)
     version = block.gain._version

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from ckptshim import outside
+from ckptshim import outside, places
 from ckptshim.note import Note, Scope
 
 count = 0
@@ -250,10 +250,108 @@ def test_what_has_a_graph_is_not_held_by_a_note() -> None:
         del table["kept"]
 
 
-def test_code_without_names_of_the_job_costs_nothing() -> None:
+def test_code_without_names_of_the_job_leads_to_what_may_be_patched_alone() -> None:
     layer = nn.Sequential(nn.Linear(2, 2), nn.GELU())
-    assert len(outside.of([layer, *layer], [nn.Sequential.forward])) == 0
+    found = outside.of([layer, *layer], [nn.Sequential.forward])
+    assert [type(place) for place in found._places] == [places.Code]
     assert outside.NOTHING.past() is None
+
+
+def plain_act(x: torch.Tensor) -> torch.Tensor:
+    return x.tanh()
+
+
+def logged_act(x: torch.Tensor) -> torch.Tensor:
+    log.append(1)
+    return x.tanh()
+
+
+act = plain_act
+
+
+class Acts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line, self.own = nn.Linear(2, 2), plain_act
+
+    def help(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.help(self.own(act(self.line(x))))
+
+
+def counted(self: Any, x: torch.Tensor) -> torch.Tensor:
+    log.append(2)
+    return torch.tanh(x)
+
+
+def look_at(scope: Scope, block: nn.Module) -> bool:
+    """Whether what is run now was looked at before; it is from then on."""
+    note = Note.take(scope, block, (torch.ones(2),), {})
+    if not note.known:
+        scope.learn((), outside.of([*block.modules()], [type(block).forward]))
+    return note.known
+
+
+@pytest.mark.parametrize("owner, name, other", [
+    ("global", "act", logged_act), ("attribute", "own", logged_act),
+    (Acts, "help", counted), (nn.Linear, "forward", counted),
+    (nn.Module, "__call__", counted)])
+def test_other_code_is_looked_at_and_put_back(
+        monkeypatch: Any, owner: Any, name: str, other: Any) -> None:
+    block = Acts()
+    scope = Scope(block)
+    assert [look_at(scope, block) for _ in range(3)] == [False, True, True]
+    note = Note.take(scope, block, (torch.ones(2),), {})
+
+    def current() -> Any:
+        if owner == "global":
+            return globals()[name]
+        return getattr(block if owner == "attribute" else owner, name)
+    plain = current()
+    with monkeypatch.context() as patch:
+        if owner == "global":
+            patch.setitem(globals(), name, other)
+        else:
+            patch.setattr(block if owner == "attribute" else owner, name, other)
+        present = note.enter()
+        assert current() is plain       # the recompute runs what its forward ran
+        note.leave(present)
+        assert current() is other
+        assert not look_at(scope, block)
+    look_at(scope, block)
+    assert look_at(scope, block)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_each_new_hook_is_looked_at_if_only_its_closure_is_new(bound: bool) -> None:
+    block = Acts()
+    scope = Scope(block)
+
+    class Logger:
+        def hook(self, *args: Any) -> None:
+            pass
+
+    def hook() -> Any:
+        seen: list[int] = []
+        return Logger().hook if bound else lambda *args: seen.append(1)
+    for _ in range(3):
+        handle = block.line.register_forward_hook(hook())
+        assert not look_at(scope, block)
+        assert look_at(scope, block)
+        handle.remove()
+        look_at(scope, block)
+        assert look_at(scope, block)
+
+
+def test_where_a_look_found_an_effect_the_next_one_is_taken_again() -> None:
+    block = Acts()
+    scope = Scope(block)
+    for harmless in (False, False, True):
+        assert not Note.take(scope, block, (torch.ones(2),), {}).known
+        scope.learn((), outside.NOTHING, harmless)
+    assert Note.take(scope, block, (torch.ones(2),), {}).known
 
 
 class Holder:
