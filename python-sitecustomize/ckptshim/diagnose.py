@@ -57,6 +57,23 @@ def explain(frame: "Frame", found: Difference, indices: list[int],
             "kernel in the block is not repeatable")
 
 
+def may_be_workspace(tensor: torch.Tensor) -> bool:
+    """Whether a saved tensor has the form of one, see ``workspaces``."""
+    return tensor.dtype == torch.uint8 and tensor.dim() == 1
+
+
+def workspaces(frame: "Frame", last: int) -> set[int]:
+    """Which of the saved tensors up to last are what oneDNN's recurrent layers keep for
+    their backward. Some of its bytes are never written, and never read.
+
+    torch's derivatives.yaml has mkldnn_rnn_layer save its results in their order: the
+    workspace comes after the last one that has a gradient.
+    """
+    found, names = _once_more(frame, last)
+    return {i for i in range(1, len(found)) if may_be_workspace(found[i])
+            and names[i - 1].startswith("MkldnnRnnLayerBackward")}
+
+
 def _same(indices: list[int], values: list[torch.Tensor],
           again: list[torch.Tensor]) -> bool:
     if not indices or max(indices) >= len(again):

@@ -36,6 +36,8 @@ class Scope:
         lean: then hold no tensor inside them. A proof shows whether they were
             needed: a cache passed from layer to layer is only added to.
         outside: the globals and the like that its code led to in the last look.
+        workspaces: the indices of saved tensors that need not have the same bits, see
+            ``diagnose.workspaces``.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -45,6 +47,7 @@ class Scope:
         self.lean = True
         self.outside = outside.NOTHING
         self.changing: set[str] = set()
+        self.workspaces: set[int] = set()
         self._moves: dict[str, int] = {}
         self._known: dict[Form, outside.Outside] = {}
         self._form: Form = ()
@@ -154,7 +157,7 @@ class Note:
         """Remember it, before the forward of module(*args, **kwargs).
 
         known, of the note: whether a look was taken with these training flags and
-        hooks, and at the same code.
+        hooks, and led to the same.
         """
         return cls(scope, module, args, kwargs)
 
@@ -164,7 +167,7 @@ class Note:
         self._hold(args, kwargs)
         self._tree = tree = scope.tree(module, past=True)
         self._outside = past = scope.leads_to(tree).past()
-        self.known = scope.knows(tree) and not (past and past.other_code)
+        self.known = scope.knows(tree) and not (past and past.other)
         scope.follow(tree)
         self._contents = contents.take_all(scope.buffers(tree))
         self._streams = streams.take()

@@ -57,15 +57,15 @@ _CALLED = {"forward", "__call__", "_call_impl"}     # of a module; a job may pat
 
 
 class State:
-    """How the places of one Outside stood. other_code: and its code was another."""
+    """How the places of one Outside stood. other: they led to more than in its look."""
 
-    __slots__ = ("places", "values", "other_code")
+    __slots__ = ("places", "values", "other")
 
     def __init__(self, places: list[Place], values: list[Any],
-                 other_code: bool = False) -> None:
+                 other: bool = False) -> None:
         self.places = places
         self.values = values
-        self.other_code = other_code
+        self.other = other
 
 
 class Outside:
@@ -74,6 +74,11 @@ class Outside:
     def __init__(self, places: list[Place], code: Optional[Code] = None) -> None:
         self._code = code
         self._places = [*places, code] if code else places
+        # What could be kept of each place at the end of the look, and before the
+        # forward after it. Where something else can be, there is an object that was
+        # not there to be followed.
+        self._kept = {self._types([place.past() for place in self._places])}
+        self._fresh = True
 
     def __len__(self) -> int:
         return len(self._places)
@@ -84,8 +89,17 @@ class Outside:
         if not places:
             return None
         values = [place.past() for place in places]
-        return State(places, values,
-                     self._code is not None and self._code.is_other(values[-1]))
+        types = self._types(values)
+        other = types not in self._kept or (self._code is not None
+                                            and self._code.is_other(values[-1]))
+        if self._fresh:
+            self._kept.add(types)
+            self._fresh = False
+        return State(places, values, other)
+
+    @staticmethod
+    def _types(values: list[Any]) -> tuple[type, ...]:
+        return tuple(map(type, values))
 
     def enter(self, past: Optional[State]) -> Optional[State]:
         """Put a past back, if there is one; what ``leave`` needs."""

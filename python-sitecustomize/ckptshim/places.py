@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import itertools
 import operator
 import sys
 import types
@@ -251,9 +252,15 @@ class Items(Place):
         attributes.refill(self._container, wanted)
 
 
+class _Partly(dict[Any, Any]):
+    """With keys alone for what may not be kept for long."""
+
+
 def _plain_only(items: dict[Any, Any]) -> dict[Any, Any]:
-    """Only the keys stand for what may not be kept for long."""
-    return {key: value if can_keep(value) else _SKIP for key, value in items.items()}
+    """What may be kept for long."""
+    kept = {key: value if can_keep(value) else _SKIP for key, value in items.items()}
+    partly = any(map(operator.is_, kept.values(), itertools.repeat(_SKIP)))
+    return _Partly(kept) if partly else kept
 
 
 def _mixed(wanted: dict[Any, Any], now: dict[Any, Any]) -> dict[Any, Any]:

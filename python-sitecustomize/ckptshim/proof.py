@@ -12,7 +12,7 @@ import torch
 
 from . import interrupts, tensors
 from .clock import Clock
-from .diagnose import Difference, explain
+from .diagnose import Difference, explain, may_be_workspace, workspaces
 from .frame import PROVE, Frame, Handle, form, named
 from .host_spill import HostSpill
 from .recompute import recompute
@@ -102,7 +102,7 @@ class Proofs:
             self._remember(frame, indices, values, then)
         if sums != then.sums:
             for index, value, now, sum_ in zip(indices, values, sums, then.sums):
-                if now != sum_:
+                if now != sum_ and not _is_spare(frame, index, value):
                     return _other_bits(index, value)
         return Difference()
 
@@ -167,6 +167,16 @@ def _replaceable(frame: Frame, handle: Handle) -> bool:
     tensor = handle.tensor
     return (tensor is not None and tensors.droppable(tensor)
             and tensors.address(tensor) not in frame.outside)
+
+
+def _is_spare(frame: Frame, index: int, value: torch.Tensor) -> bool:
+    """Whether a recomputed tensor may have other bits: it is a workspace."""
+    if not may_be_workspace(value):
+        return False
+    scope = frame.call.block.scope
+    if index not in scope.workspaces:
+        scope.workspaces |= workspaces(frame, index)
+    return index in scope.workspaces
 
 
 class _Memory(NamedTuple):
@@ -235,7 +245,7 @@ class _Comparison:
         return self._known[place]
 
     def end(self, values: list[torch.Tensor]) -> Difference:
-        """What differs between the originals and all values."""
+        """What differs between the originals and all values, but for spare ones."""
         frame = self._frame
         if len(values) != len(frame.handles):
             return _counts(len(values), frame)
@@ -251,7 +261,8 @@ class _Comparison:
             if not tensors.same_form(original, value):
                 return _other_form(index, form(original), value)
             same = tensors.address(original) == tensors.address(value)
-            if not same and not tensors.same_bits(original, value):
+            if not (same or tensors.same_bits(original, value)
+                    or _is_spare(frame, index, value)):
                 return _other_bits(index, value)
         return Difference()
 

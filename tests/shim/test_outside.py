@@ -324,6 +324,27 @@ def test_other_code_is_looked_at_and_put_back(
     assert look_at(scope, block)
 
 
+registry: dict[str, Any] = {"active": None}
+
+
+class Listens(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if registry["active"] is not None:
+            registry["active"].bump()
+        return x
+
+
+def test_an_object_that_was_not_there_is_looked_at() -> None:
+    block = Listens()
+    scope = Scope(block)
+    assert [look_at(scope, block) for _ in range(3)] == [False, True, True]
+    registry["active"] = Meter()
+    try:
+        assert [look_at(scope, block) for _ in range(3)] == [False, True, True]
+    finally:
+        registry["active"] = None
+
+
 @pytest.mark.parametrize("bound", [False, True])
 def test_each_new_hook_is_looked_at_if_only_its_closure_is_new(bound: bool) -> None:
     block = Acts()
