@@ -58,7 +58,19 @@ def same(tensor: torch.Tensor, held: Any) -> bool:
     if type(held) is bytes:
         return bool(take(tensor) == held)
     with torch.no_grad(), _C.DisableTorchFunction():
-        return tensor.shape == held.shape and torch.equal(tensor.detach(), held)
+        return tensor.shape == held.shape and all(
+            map(torch.equal, _strided(tensor.detach()), _strided(held)))
+
+
+def _strided(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that a sparse one is made of; any other itself."""
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
 
 
 def take_all(tensors: list[torch.Tensor]) -> Held:

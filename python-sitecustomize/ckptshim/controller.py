@@ -35,6 +35,7 @@ from .watcher import Watcher
 
 _CALLS = 4096           # of one block in an iteration; more are plain
 _PROBE_STRIDE = 1 << 16
+_DETAIL = 400           # characters of what somebody else's error says
 
 
 class _Local(threading.local):
@@ -324,9 +325,9 @@ class Controller(Watcher):
         trust = self.current.trust if self.current else ""
         block.exclude(trust, reason, final)
         block.failed = self.current
-        where = f"{block.name or block.cls}: {reason}"
-        self.events.add(self.iterations, "proof", f"{where} ({detail})")
-        self.agent.log("info", f"{where} ({detail})")
+        line = f"{block.name or block.cls}: {reason} ({detail:.{_DETAIL}})"
+        self.events.add(self.iterations, "proof", line)
+        self.agent.log("info", line)
 
     def mismatch(self, call: Call, detail: str) -> None:
         block = call.block

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from .tensors import tensors_in
+from .tensors import nbytes, tensors_in
 
 if TYPE_CHECKING:
     from .blocks import Call
@@ -88,7 +88,7 @@ class Counter(_Mode):  # type: ignore[misc]
             half += flops if first.dtype in _HALF else 0
             other += 0 if first.dtype in _HALF else flops
         if not func.is_view:
-            moved += sum(t.nbytes for t in tensors_in((args, kwargs, out)))
+            moved += sum(map(nbytes, tensors_in((args, kwargs, out))))
         self.cost = Cost(half, other, moved)
         return out
 

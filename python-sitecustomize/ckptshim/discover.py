@@ -14,7 +14,10 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from . import holders
+
 NVTX = "nvtx"
+_NAMES = "re:"
 
 _unimplemented: Any = nn.Module.forward
 
@@ -30,6 +33,10 @@ class Candidate(NamedTuple):
 def find(root: nn.Module, setting: str) -> list[Candidate]:
     """The candidates that a value of CKPT_BLOCKS selects in a root before it runs.
 
+    Where a regular expression matches no name that the root gives, the names that a
+    module which holds the root would give are tried: the job may call its model's
+    parts, or their methods, and never the model.
+
     Raises ValueError for a setting that cannot be read.
     """
     if setting == NVTX:
@@ -38,7 +45,12 @@ def find(root: nn.Module, setting: str) -> list[Candidate]:
     if choose is None:
         found = _once(_auto(root))
         return found or [Candidate("", root, barred(root))] * _has_parts(root)
-    return outermost(root, choose)
+    found = outermost(root, choose)
+    if not found and setting.startswith(_NAMES):
+        name = holders.name_of(root)
+        if name:
+            found = outermost(root, choose, name)
+    return found
 
 
 Choice = Callable[[str, nn.Module], bool]
@@ -52,7 +64,7 @@ def selector(setting: str) -> Optional[Choice]:
     form, colon, rest = setting.partition(":")
     if setting == "auto":
         return None
-    if form == "re" and colon:
+    if setting.startswith(_NAMES):
         try:
             search = re.compile(rest).search
         except re.error as error:
@@ -256,16 +268,19 @@ def _class_names(module: nn.Module) -> set[str]:
 
 # -- choosing by name --------------------------------------------------------
 
-def outermost(root: nn.Module, choose: Choice) -> list[Candidate]:
-    """The modules chosen, without those inside another that is chosen."""
+def outermost(root: nn.Module, choose: Choice, prefix: str = "") -> list[Candidate]:
+    """The modules chosen, without those inside another that is chosen. prefix: the
+    root's own name.
+    """
     found: list[Candidate] = []
-    for name, module in root.named_modules():
+    for name, module in root.named_modules(prefix=prefix):
         inside = any(name.startswith(f"{c.name}.") for c in found
                      if c.reason is None or is_opaque(c.module))
-        if name and not inside and not _is_list(module) and choose(name, module):
+        if (module is not root and not inside and not _is_list(module)
+                and choose(name, module)):
             found.append(Candidate(name, module, barred(module)))
-    if not found and choose("", root):
-        found.append(Candidate("", root, barred(root)))
+    if not found and choose(prefix, root):
+        found.append(Candidate(prefix, root, barred(root)))
     return found
 
 

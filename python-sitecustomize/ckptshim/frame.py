@@ -94,7 +94,8 @@ class Frame:
         seen: dict[Any, weakref.ref[Handle]] = {}
 
         def digest(handle: Handle, tensor: torch.Tensor) -> None:
-            if tensor.nbytes < LARGE or tensors.address(tensor) in self.outside:
+            if (tensors.nbytes(tensor) < LARGE
+                    or tensors.address(tensor) in self.outside):
                 return
             key = identity(tensor)
             known = seen.get(key, _nobody)()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from . import interrupts, plain
+from . import interrupts, plain, tensors
 from .frame import Frame
 from .mute import mute, untraced
 from .stack import room
@@ -69,7 +69,7 @@ def recompute(frame: Frame, last: int,
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.detach()
         if len(values) <= last:
-            if tensor.nbytes >= LARGE:
+            if tensors.nbytes(tensor) >= LARGE:
                 see(len(values), tensor)
             values.append(tensor)
             if len(values) > last and not light:

@@ -11,6 +11,7 @@ fails, the agent stands down and the call goes on as the job's alone.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import types
 import warnings
@@ -33,6 +34,8 @@ from .stack import room
 from .steps import Steps
 
 _LEARNING = 2       # iterations
+_RENEWALS = 8
+_FRAMES = 64        # of the stack that are searched
 _MOST = 1 << 16     # modules that are counted
 
 
@@ -47,6 +50,7 @@ class Roots:
         self._types: set[type] = set()
         self._local = threading.local()
         self._learning = 0
+        self._renewals = _RENEWALS
         self._handles: list[Any] = []
         controller.candidates.patch = self._patch_block
         controller.look_again = self._look_again
@@ -81,6 +85,15 @@ class Roots:
         called = (self._called if self._controller.ranges is None
                   else self._called_in_ranges)
         self._patches.replace(nn.Module, "__call__", called)
+
+    def _learn_from_outside(self, root: nn.Module) -> None:
+        """Learn once more if another module calls what was called from outside of all
+        of them so far.
+        """
+        caller = _caller(root)
+        if caller is not None and self._renewals and not self._known(caller):
+            self._renewals -= 1
+            self._learn()
 
     def _called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
         local = self._local
@@ -167,6 +180,8 @@ class Roots:
                         and not plain.must_be_plain():
                     self._add_root(module)
                 outermost = self._known(module) and not plain.must_be_plain()
+                if outermost and not self._learning:
+                    self._learn_from_outside(module)
                 block = None if outermost else self._block(module)
             else:
                 outermost, block = False, self._block(module)
@@ -261,6 +276,20 @@ class Roots:
             self._learning -= 1
             if not self._learning:
                 self._patches.restore(nn.Module, "__call__")
+
+
+def _caller(module: nn.Module) -> Optional[nn.Module]:
+    """The module whose call the innermost call of another one is inside of, if any."""
+    code, frame = nn.Module._call_impl.__code__, sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None or frame.f_back is None:
+            return None
+        if frame.f_code is code:
+            found = frame.f_locals.get("self")
+            if found is not module and isinstance(found, nn.Module):
+                return found
+        frame = frame.f_back
+    return None
 
 
 def _size(root: nn.Module) -> int:

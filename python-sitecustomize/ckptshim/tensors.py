@@ -84,6 +84,11 @@ def forms(tensors: list[torch.Tensor]) -> Forms:
     return [*map(_dtype, tensors)], [*map(_shape, tensors)]
 
 
+def nbytes(tensor: torch.Tensor) -> int:
+    """Bytes of its elements; 0 for one that is not strided."""
+    return tensor.nbytes if tensor.layout is torch.strided else 0
+
+
 def size(tensors: list[torch.Tensor]) -> int:
     """Bytes of all their elements."""
     return sum(map(_nbytes, tensors))

@@ -3,6 +3,7 @@
     python loops.py NAME --steps 8 --out digests.json
 """
 
+import collections
 import hashlib
 import inspect
 import io
@@ -346,6 +347,14 @@ def unfreezing(steps, record):
     roll(model, optimizer, steps, record)
 
 
+def staged(steps, record):
+    """The first half is trained alone, called by itself, then the whole model."""
+    model = nn.Sequential(collections.OrderedDict(first=Tower(4), second=Tower(4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    roll(model.first, optimizer, 5, record)
+    roll(model, optimizer, steps, record)
+
+
 class Switched(Block):
     """Does nothing until it is switched on."""
 
@@ -370,7 +379,7 @@ def switching(steps, record):
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
     looking, retained, lazy, seldom, telling, named, unfreezing,
-    switching)}
+    switching, staged)}
 
 
 if __name__ == "__main__":

@@ -99,6 +99,14 @@ def test_blocks_that_did_nothing_at_first_are_recomputed_once_they_do():
     assert_same(plain("switching", "loops.py", 8), lowest)
 
 
+def test_a_model_whose_part_was_called_alone_at_first_is_planned_as_a_whole():
+    done = under("staged", "min", "loops.py", 8)
+    assert_same(plain("staged", "loops.py", 8), done)
+    decisions = {b["name"]: b["decision"] for b in done.report["blocks"]}
+    assert decisions["first.h.1"] == decisions["second.h.1"] == "recompute"
+    assert done.report["peak_bytes"]["last"] == done.report["floor_bytes"]
+
+
 def test_a_job_that_ends_while_it_learns_again_reports_the_plan_before():
     done = under("switching", "min", "loops.py", 2)
     assert done.report["floor_bytes"] > 0 and done.report["feasible"]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from ckptshim import discover
+from ckptshim import discover, roots
 from test_discover_auto import Block, Bottleneck, Staged, found
 
 
@@ -64,3 +64,38 @@ def test_a_setting_that_cannot_be_read_is_named(setting, said):
     with pytest.raises(ValueError) as error:
         discover.check(setting)
     assert str(error.value).startswith("CKPT_BLOCKS: ") and said in str(error.value)
+
+
+def test_a_part_that_is_called_alone_has_its_name_in_what_holds_it():
+    model = nn.ModuleDict({"encoder": nn.Sequential(nn.Linear(2, 2), nn.Tanh()),
+                           "decoder": nn.ModuleList([nn.Linear(2, 2)])})
+    found = discover.find(model["encoder"], "re:^encoder[.]1$")
+    assert [(c.name, c.module) for c in found] == [("encoder.1", model["encoder"][1])]
+    found = discover.find(model["decoder"][0], "re:^decoder[.]0$")
+    assert [(c.name, c.module) for c in found] == [("decoder.0", model["decoder"][0])]
+    assert discover.find(model["encoder"], "re:^decoder") == []
+    # What matches a name that the root itself gives keeps that one.
+    assert [c.name for c in discover.find(model["encoder"], "re:0$")] == ["0"]
+    assert discover.find(nn.Linear(2, 2), "re:^x$") == []
+
+
+def test_a_module_knows_whose_call_it_is_inside_of():
+    class Inner(nn.Module):
+        def forward(self, x):
+            callers.append(roots._caller(self))
+            return x
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x) + self.inner.forward(x)
+
+    callers, outer, x = [], Outer(), torch.ones(2)
+    outer(x)
+    assert callers == [outer, outer]
+    outer.inner(x)
+    outer.forward(x)
+    assert callers[2:] == [None, None, None]

@@ -584,6 +584,21 @@ class Recurrent(nn.Module):
         return x + self.lstm(x)[0]
 
 
+class Graph(nn.Module):
+    """Sparse tensors are saved, and held; all else is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(16, 16)
+        self.register_buffer("adjacency", torch.eye(4).to_sparse_coo())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = (self.adjacency @ torch.tanh(self.line(x)).flatten(1)).view_as(x)
+        weights = y[:, 0, 0].square()
+        edges = torch.sparse_coo_tensor(torch.arange(4).expand(2, 4), weights, (4, 4))
+        return x + torch.sparse.mm(edges, y.flatten(1)).view_as(x)
+
+
 class Packed(torch.autograd.Function):
     """Keeps bytes of its own, and not the same ones each time."""
 
@@ -609,10 +624,12 @@ class Packs(nn.Module):
 
 
 @pytest.mark.parametrize("mode", [PROVE, DROP])
-def test_bytes_of_a_workspace_that_are_never_written_may_differ(mode: str) -> None:
+@pytest.mark.parametrize("block", [Recurrent, Graph])
+def test_workspaces_with_bytes_never_written_and_sparse_tensors(
+        block: Callable[[], nn.Module], mode: str) -> None:
     grads = []
     for framed in (False, True):
-        net = Net(Recurrent)
+        net = Net(block)
         watcher = Framed(net, mode).watcher if framed else None
         for _ in range(3):
             backward(net, *data())

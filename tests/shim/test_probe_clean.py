@@ -130,6 +130,25 @@ def test_the_buffers_that_a_forward_changes_are_named():
                               "norm.num_batches_tracked"}
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_sparse_buffer_is_watched_like_any_other(layout):
+    def mix(self, x):
+        return self.adjacency @ x
+
+    block = Block(mix)
+    block.register_buffer("adjacency", torch.eye(2).to_sparse(layout=layout))
+    assert look(block, torch.randn(2, 3)).verdict() is None
+
+    def scale(self, x):
+        self.adjacency.values().mul_(2)
+
+    block = Block(scale)
+    block.register_buffer("adjacency", torch.eye(2).to_sparse(layout=layout))
+    if layout is torch.sparse_coo:
+        block.adjacency = block.adjacency.coalesce()
+    assert look(block, torch.randn(2, 3)).verdict() == "mutates_python_state"
+
+
 def test_in_evaluation_batch_norm_changes_nothing():
     block = Normed()
     block.norm.eval()
