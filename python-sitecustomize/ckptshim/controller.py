@@ -432,6 +432,15 @@ class Controller(Watcher):
         except Exception as error:
             self.failed(error)
 
+    def finish_first(self) -> None:
+        """The job ends. A backward without a step was its only iteration."""
+        current = self.current
+        root = None if current is None else current.kind.root()
+        if current is not None and not self.iterations and (current.backward or (
+                root is not None and current.stamp is not None
+                and stamp(root).gradients != current.stamp.gradients)):
+            self.finish()
+
     def _finish(self) -> None:
         current, self.current = self.current, None
         self.planned = current is not None and current.mode == "planned"

@@ -53,7 +53,10 @@ class Report:
 
     def _end(self) -> None:
         controller = self._controller
-        if os.getpid() != self._pid or not controller.iterations:
+        if os.getpid() != self._pid:
+            return
+        controller.finish_first()
+        if not controller.iterations:
             return
         self.write()
         if controller.settings.budget not in ("unset", ""):

@@ -20,6 +20,9 @@ from models import Block, command, gpt
 WIDTH = 64
 
 
+KEPT = []           # lives as long as the process
+
+
 class Tower(nn.Module):
     """A row of equal blocks between two linear layers."""
 
@@ -355,6 +358,22 @@ def staged(steps, record):
     roll(model, optimizer, steps, record)
 
 
+def once(steps, record):
+    """One backward, and nothing after it."""
+    model, x = Tower(4), torch.randn(4, 64, WIDTH)
+    F.mse_loss(model(x), x).backward()
+    record.gradients(0, model)
+    KEPT.append(model)
+
+
+def forward_only(steps, record):
+    """Forwards with gradients that nobody asks for."""
+    model, x = Tower(4), torch.randn(4, 64, WIDTH)
+    for step in range(steps):
+        record.tensor(f"{step} out", model(x))
+    KEPT.append(model)
+
+
 class Switched(Block):
     """Does nothing until it is switched on."""
 
@@ -379,7 +398,7 @@ def switching(steps, record):
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
     looking, retained, lazy, seldom, telling, named, unfreezing,
-    switching, staged)}
+    switching, staged, once, forward_only)}
 
 
 if __name__ == "__main__":

@@ -107,6 +107,19 @@ def test_a_model_whose_part_was_called_alone_at_first_is_planned_as_a_whole():
     assert done.report["peak_bytes"]["last"] == done.report["floor_bytes"]
 
 
+@pytest.mark.parametrize("budget", ["max", "min"])
+def test_a_single_backward_without_a_step_is_an_iteration(budget):
+    done = under("once", budget, "loops.py", 1)
+    assert_same(plain("once", "loops.py", 1), done)
+    assert done.report["iterations"] == 1 and done.peak > 0
+
+
+def test_forwards_alone_are_no_training():
+    done = under("forward_only", "min", "loops.py", 3)
+    assert_same(plain("forward_only", "loops.py", 3), done)
+    assert done.reports == []
+
+
 def test_a_job_that_ends_while_it_learns_again_reports_the_plan_before():
     done = under("switching", "min", "loops.py", 2)
     assert done.report["floor_bytes"] > 0 and done.report["feasible"]
