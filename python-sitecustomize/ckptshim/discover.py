@@ -100,11 +100,13 @@ def open(candidate: Candidate) -> list[Candidate]:
 
 
 def is_stack(module: nn.Module) -> bool:
-    """Whether opening it gives several blocks, each with parts of its own."""
+    """Whether a list inside it holds several blocks, each with parts of its own."""
     if is_opaque(module):
         return False
-    found = [c for c in _below("", module) if c.module is not module]
-    return len(found) > 1
+    if (_is_list(module) or isinstance(module, nn.Sequential)) \
+            and len(_members("", module)) > 1:
+        return True
+    return any(is_stack(inner) for _, inner in _children("", module))
 
 
 def barred(module: nn.Module) -> Optional[str]:

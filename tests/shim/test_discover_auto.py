@@ -156,6 +156,23 @@ def test_stages_come_first_and_open_to_their_bottlenecks():
         f"stages.1.0.{n}" for n in ("conv1", "norm", "conv2")]
 
 
+def test_layers_in_lists_make_no_stack():
+    """As in diffusers: a block of four would be opened into what saves little."""
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.Module()
+            self.attention.out = nn.ModuleList([nn.Linear(8, 8), nn.Dropout()])
+            self.act = nn.Sequential(nn.Linear(8, 8), nn.GELU())
+            self.net = nn.ModuleList([self.act, nn.Dropout(), nn.Linear(8, 8)])
+
+        def forward(self, x):
+            return x
+
+    assert not discover.is_stack(Mixed())
+    assert discover.is_stack(nn.Sequential(nn.ModuleList([Mixed(), Mixed()])))
+
+
 def test_both_sides_of_a_u_net():
     assert found(UNet()) == ["down.0", "down.1", "middle.body", "up.a", "up.b"]
 
