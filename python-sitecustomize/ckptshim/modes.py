@@ -95,6 +95,9 @@ def _works(row: Row) -> bool:
 
 _ROWS = _rows()
 _GETTERS = tuple(get for get, _ in _ROWS)
+# The places among them that tell for which devices autocast is on.
+_AUTOCAST = [i for i, get in enumerate(_GETTERS)
+             if getattr(get, "func", None) is torch.is_autocast_enabled]
 _call: Any = getattr(operator, "call", lambda function: function())
 _SETTERS = tuple(put for _, put in _ROWS)
 
@@ -110,7 +113,9 @@ class Modes(NamedTuple):
     Attributes:
         flags: the values of every flag, in the order of the table.
         cache: whether autocast kept its cache of cast weights.
-        session: of a past inside an autocast region: tells that cache from others.
+        session: of a past under autocast: tells that cache from an emptied one.
+        by_hand: autocast was switched on outside of any region; nothing empties its
+            cache then.
         stack: the function modes in force, outermost first.
         default_device: what the innermost ``with torch.device`` set.
         place: index of the current CUDA device, None without CUDA.
@@ -121,6 +126,7 @@ class Modes(NamedTuple):
     flags: list[Any]
     cache: bool
     session: Optional[torch.Tensor]
+    by_hand: bool
     stack: tuple[Any, ...]
     default_device: Any
     place: Optional[int]
@@ -138,8 +144,11 @@ def follow_streams(devices: list[int]) -> None:
 def take(past: bool = False) -> Modes:
     """How they stand now. past: for a recompute, later."""
     depth = _depth()
-    return Modes([*map(_call, _GETTERS)], torch.is_autocast_cache_enabled(),
-                 _session() if past and _nesting() else None,
+    flags = [*map(_call, _GETTERS)]
+    casts = past and any(map(flags.__getitem__, _AUTOCAST))
+    inside = _nesting() if casts else 0
+    return Modes(flags, torch.is_autocast_cache_enabled(),
+                 _session() if casts else None, casts and not inside,
                  tuple(map(_mode_at, range(depth))) if depth else (),
                  _device.CURRENT_DEVICE,
                  torch.cuda.current_device() if _HAS_CUDA and _cuda_in_use() else None,
@@ -147,6 +156,7 @@ def take(past: bool = False) -> Modes:
 
 
 _weight: list[torch.Tensor] = []    # one of ours: it is cast once in a region
+_by_hand = False                    # the job has ever switched autocast on so
 
 
 def _nesting() -> int:
@@ -163,12 +173,14 @@ def _session() -> torch.Tensor:
         _weight.append(torch.ones(1, 1, requires_grad=True))
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(True)
+    torch.autocast_increment_nesting()          # or the end of ours would empty it
     try:
         with torch.autocast("cpu", torch.bfloat16):
             product: Any = torch.mm(_weight[0], _weight[0])
         cast: torch.Tensor = product.grad_fn._saved_self
         return cast.detach()
     finally:
+        torch.autocast_decrement_nesting()
         torch.set_autocast_cache_enabled(cached)
 
 
@@ -185,15 +197,18 @@ def enter(past: Modes) -> Present:
 
     A recompute inside the autocast region of its forward finds the weights that
     this has cast, which may have changed since. In another region it leaves the cache
-    alone: it neither takes from it nor adds to it.
+    alone: it neither takes from it nor adds to it. Outside of all it has one of its
+    own, unless the job has switched autocast on by hand.
     """
+    global _by_hand
+    _by_hand |= past.by_hand
     inference = None
     if torch.is_inference_mode_enabled():
         inference = torch.inference_mode(False)
         inference.__enter__()
     present = Present(take(), torch.is_grad_enabled(), inference)
     _write(past, present.modes.flags)
-    inside = torch.autocast_increment_nesting() > 1
+    inside = torch.autocast_increment_nesting() > 1 or _by_hand
     _C._set_grad_enabled(True)
     same = inside and past.session is not None and past.session.data_ptr() == (
         _session().data_ptr())
@@ -203,7 +218,7 @@ def enter(past: Modes) -> Present:
 
 def leave(present: Present) -> None:
     """Make the modes the present's again, whatever they are now."""
-    if torch.autocast_decrement_nesting() == 0:
+    if torch.autocast_decrement_nesting() == 0 and not _by_hand:
         torch.clear_autocast_cache()
     _write(present.modes, [*map(_call, _GETTERS)])
     torch.set_autocast_cache_enabled(present.modes.cache)

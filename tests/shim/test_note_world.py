@@ -15,6 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ckptshim import modes
 from ckptshim.note import Note, Scope
 from ckptshim.structures import Copier
 from past import forward, recompute, settings, streams
@@ -204,6 +205,28 @@ def test_inside_its_own_autocast_region_a_recompute_finds_the_cast_weights():
         other = recompute(note, block)
         assert casts(block, x) == expected
     assert facts(other) != facts(result)
+
+
+@pytest.mark.parametrize("still_on", [False, True])
+def test_autocast_that_was_switched_on_by_hand_keeps_its_cache(monkeypatch, still_on):
+    monkeypatch.setattr(modes, "_by_hand", False)
+    block, plain, x = Sensitive(), Sensitive(), torch.randn(3, 4)
+    other = Note.take(Scope(plain), plain, (x,), {})    # without autocast
+    try:
+        torch.set_autocast_enabled("cpu", True)
+        block(x)
+        with torch.no_grad():
+            block.line.weight += 1.0
+        note, result = forward(Scope(block), block, x)
+        expected = casts(block, x)
+        torch.set_autocast_enabled("cpu", still_on)
+        assert facts(recompute(note, block)) == facts(result)
+        recompute(other, plain)
+        torch.set_autocast_enabled("cpu", True)
+        assert casts(block, x) == expected
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+        torch.clear_autocast_cache()
 
 
 class Pair(typing.NamedTuple):
