@@ -117,7 +117,7 @@ class Present:
     """What ``Note.leave`` puts back."""
 
     __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
-                 "orders", "outside", "generators", "moved")
+                 "orders", "outside", "generators", "arguments", "moved")
 
     def __init__(self, tree: Tree, inside: Any, held: contents.Held,
                  past: modes.Modes) -> None:
@@ -130,6 +130,7 @@ class Present:
         self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
         self.outside: Optional[outside.State] = None
         self.generators: Optional[outside.State] = None
+        self.arguments: Optional[outside.State] = None
         self.moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
@@ -138,7 +139,7 @@ class Note:
 
     __slots__ = ("known", "_scope", "_tree", "_contents", "_streams", "_modes",
                  "_context", "_args", "_kwargs", "_inputs", "_versions", "_module",
-                 "_copier", "_copied", "_outside", "_generators")
+                 "_copier", "_copied", "_outside", "_generators", "_kept")
 
     def __init__(self, scope: Scope, module: torch.nn.Module, args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:
@@ -178,6 +179,7 @@ class Note:
     def _hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._copier: Optional[Copier] = None
         self._generators: Optional[outside.State] = None
+        self._kept: list[Any] = []
         if is_flat(args, kwargs):
             held: dict[int, torch.Tensor] = {}
             self._args = tuple(hold(args, held))
@@ -190,6 +192,7 @@ class Note:
         self._args = tuple([copier.copy(item) for item in args])
         self._kwargs = copier.dictionary(kwargs)
         self._inputs = copier.tensors
+        self._kept = copier.kept
         self._generators = outside.of_generators(copier.generators).past()
 
     def copied(self) -> frozenset[int]:
@@ -273,6 +276,8 @@ class Note:
             contents.put_all(self._contents)
             present.outside = self._scope.outside.enter(self._outside)
             present.generators = outside.NOTHING.enter(self._generators)
+            if self._kept:
+                present.arguments = outside.of_objects(self._kept).enter(None)
             streams.put(self._streams, present.streams)
         except BaseException:
             self.leave(present)
@@ -300,6 +305,7 @@ class Note:
                 finally:
                     outside.leave(present.outside)
                     outside.leave(present.generators)
+                    outside.leave(present.arguments)
                     _put_back(present)
 
     def changed_versions(self) -> list[str]:

@@ -44,7 +44,7 @@ from .places import (
 from .tree import STANDARD
 
 _FUNCTIONS = 256        # whose code is read
-_PLACES = 32            # of each kind, for one block
+_PLACES = 64            # of each kind, for one block
 _NAMES = 64             # of one module, and variables of closures
 _DEPTH = 4              # of containers inside containers
 _MISSING = object()
@@ -129,6 +129,16 @@ def of_generators(generators: list[Any]) -> Outside:
     return Outside([*map(Stream, generators)]) if generators else NOTHING
 
 
+def of_objects(values: list[Any]) -> Outside:
+    """What objects of the job's hold, and what that leads to."""
+    walk = _Walk()
+    for value in values:
+        if not isinstance(value, (torch.nn.Module, *_CODE)):
+            walk.value(value, 0)
+    places = walk.found()
+    return Outside(places) if places else NOTHING
+
+
 def generators(state: Optional[State]) -> frozenset[int]:
     """The ids of the random generators among the places of a state."""
     return frozenset(id(place.generator) for place in state.places
@@ -206,6 +216,8 @@ class _Walk:
             self.value(default, 0)
         if function.__dict__:
             self._add(Attributes(function))
+            for item in function.__dict__.values():
+                self.value(item, 1)
 
     def _cell(self, cell: Any) -> None:
         try:
@@ -245,6 +257,9 @@ class _Walk:
             self.value(value.__self__, depth)
         elif isinstance(value, type):
             self.classes.append(value)
+        elif kind is tuple or (issubclass(kind, tuple) and not is_foreign_class(kind)):
+            for item in tuple.__iter__(value):
+                self.value(item, depth + 1)
         elif kind is functools.partial:
             for item in (value.func, *value.args, *value.keywords.values()):
                 self.value(item, depth)

@@ -7,6 +7,7 @@ there now, and ``put(wanted, now)``, which writes only what differs.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import enum
 import itertools
@@ -462,6 +463,9 @@ class Memory(Place):
             value[...] = numpy.frombuffer(wanted, value.dtype).reshape(value.shape)
         elif type(self._value) is bytearray:
             self._value[:] = wanted
+        elif type(self._value) is array.array:
+            del self._value[:]
+            self._value.frombytes(wanted)
         else:
             with memoryview(self._value) as view:
                 same_size = view.nbytes == len(wanted)

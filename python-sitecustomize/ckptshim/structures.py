@@ -89,14 +89,16 @@ class Copier:
     Attributes:
         tensors: the tensors met, as held (each once a place).
         generators: the random generators met, which are the job's own.
+        kept: the objects that are held as they are.
     """
 
-    __slots__ = ("tensors", "generators", "_done", "_depth", "_deep", "_lean",
+    __slots__ = ("tensors", "generators", "kept", "_done", "_depth", "_deep", "_lean",
                  "_records", "_copied")
 
     def __init__(self, deep: bool = False, lean: bool = False) -> None:
         self.tensors: list[torch.Tensor] = []
         self.generators: list[Any] = []
+        self.kept: list[Any] = []
         self._deep = deep
         self._lean = lean
         self._records = 0               # how many records this is inside of
@@ -118,6 +120,7 @@ class Copier:
         if handler is _as_it_is and self._deep and kind in _without:
             handler = _object
         if handler is _as_it_is or self._depth > _DEPTH:
+            self.kept.append(value)
             return value
         self._depth += 1
         made = self._done[id(value)] = handler(self, value)
@@ -257,6 +260,7 @@ def _object(copier: Copier, value: Any) -> Any:
     if copier._deep:
         return made
     del copier._copied[copied:]         # what is inside stays the job's own
+    copier.kept.append(value)
     if len(copier.generators) > generators or kind in _carriers:
         return value
     _without[kind] = _without.get(kind, 0) + 1

@@ -29,6 +29,8 @@ _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks",
            "_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
           "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
+_registry: Any = torch.nn.modules.module
+_GLOBAL_HOOKS = (_registry._global_forward_pre_hooks, _registry._global_forward_hooks)
 STANDARD = (frozenset(torch.nn.Module().__dict__)
             - {"training", "_is_full_backward_hook"})
 
@@ -278,6 +280,9 @@ class Tree:
         if self.hooks:      # with other hooks or functions it is another forward
             self.form += tuple(serial.number(hook) for tables in self.hooks.values()
                                for table in tables[:2] for hook in table.values())
+        if any(_GLOBAL_HOOKS):
+            self.form += tuple(serial.number(hook) for table in _GLOBAL_HOOKS
+                               for hook in table.values())
         types = list(map(type, values))
         if types != plan.types:
             plan.learn(types)

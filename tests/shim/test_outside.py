@@ -99,6 +99,8 @@ def helper() -> Any:
 
 
 helper.scale = 1.0                  # type: ignore[attr-defined]
+helper.seen = []                    # type: ignore[attr-defined]
+nested: Any = ([], {"inner": ([1],)})
 
 
 class Block(nn.Module):
@@ -117,7 +119,7 @@ class Block(nn.Module):
             bound(scalar.item() + weights[0] + counts[0] + raw[0] + shared.value
                   + factor + pair[0] + rebound[0].item() + numbers[0]
                   + deep["a"]["b"]["c"]["d"][0] + teacher.temperature)
-            bound(helper.scale)
+            bound(helper.scale + len(nested[0]))
             bound(settings.scale[0] + bag["a"] + stack[0] + ordered["a"])
             bound(optimizer.param_groups[0]["lr"] + scheduler.last_epoch)
         return x * table["scale"] * self.strength + len(log) + len(recent) \
@@ -131,7 +133,8 @@ def everything(block: nn.Module, closed: Any) -> list[Any]:
             scalar.item(), weights.tolist(), list(counts), bytes(raw), list(numbers),
             factor, pair, rebound.tolist(), shared.value,
             deep["a"]["b"]["c"]["d"][:], teacher.temperature,
-            helper.scale, vars(settings).copy(), settings.scale[:], dict.copy(bag),
+            helper.scale, helper.seen[:], nested[0][:], nested[1]["inner"][0][:],
+            vars(settings).copy(), settings.scale[:], dict.copy(bag),
             list(dict.get(bag, "inner", ())), list.copy(stack), list(ordered.items()),
             bound.keywords["to"][:],
             optimizer.param_groups[0]["lr"], scheduler.last_epoch,
@@ -156,11 +159,15 @@ def disturb(block: nn.Module) -> None:
     Block.other = count
     factor, pair, rebound = factor + 1, (*pair, 1), rebound + 1
     helper.scale += 1
+    helper.seen.append(count)
+    nested[0].append(count)
+    nested[1]["inner"][0].append(count)
     scalar.add_(1)
     weights[1] += 1
     counts[1] += 1
     raw[2] += 1
     numbers[0] += 1
+    numbers.append(2)
     shared.value += 1
     deep["a"]["b"]["c"]["d"].append(count)
     teacher.temperature += 1
@@ -322,6 +329,40 @@ def test_other_code_is_looked_at_and_put_back(
         assert not look_at(scope, block)
     look_at(scope, block)
     assert look_at(scope, block)
+
+
+def test_a_hook_of_every_module_is_looked_at() -> None:
+    block = Acts()
+    scope = Scope(block)
+    look_at(scope, block)
+    handle = torch.nn.modules.module.register_module_forward_hook(
+        lambda *args: log.append(1))
+    try:
+        assert [look_at(scope, block) for _ in range(2)] == [False, True]
+    finally:
+        handle.remove()
+    assert look_at(scope, block)
+
+
+class Bumps(nn.Module):
+    def forward(self, x: torch.Tensor, meter: Any, options: Any) -> torch.Tensor:
+        meter.bump()
+        meter.history.append(1)
+        options["meter"].seen += 1
+        return x
+
+
+def test_objects_among_the_arguments_are_left_as_they_were() -> None:
+    block, given, inside = Bumps(), Meter(), Meter()
+    args = (torch.ones(2), given, {"meter": inside})
+    for _ in range(20):                 # also when its class is known to hold no tensor
+        note = Note.take(Scope(block), block, args, {})
+        block(*args)
+        before = [given.seen, given.history[:], inside.seen]
+        present = note.enter()
+        note.call(Bumps.forward, block)
+        note.leave(present)
+        assert [given.seen, given.history, inside.seen] == before
 
 
 registry: dict[str, Any] = {"active": None}
