@@ -167,7 +167,12 @@ class Learning:
         elif current.strange and kind.rounds < _TAPE_ROUNDS:
             kind.state = "tape"         # more calls than the tapes have seen
             kind.rounds += 1
-        elif not current.irregular:
+        elif current.irregular:
+            return
+        elif kind.renewals < _RENEWALS and self._is_outdated(current, tapes, over):
+            kind.state = "tape"
+            kind.renewals += 1
+        else:
             self._planning.compare(tapes, current.bases, number)
 
     def _is_worth_a_look(self, current: Iteration, tapes: Tapes, over: bool) -> bool:
@@ -180,6 +185,11 @@ class Learning:
                       or self._settings.minimum and tapes.exceeded(current.bases))
         return unforeseen and any(block.had_nothing(current.trust)
                                   for block in self._candidates.all)
+
+    def _is_outdated(self, current: Iteration, tapes: Tapes, over: bool) -> bool:
+        """Whether the job takes more than its tapes tell, and no margin mends that."""
+        mended = over and tapes.feasible or not (over or self._settings.minimum)
+        return not mended and tapes.exceeded(current.bases)
 
     def _prove_again(self, kind: Kind) -> None:
         """The budget is too small for what is known of this kind."""

@@ -358,6 +358,21 @@ def staged(steps, record):
     roll(model, optimizer, steps, record)
 
 
+def outgrowing(steps, record):
+    """From the seventh step on the loss needs more than the blocks."""
+    model, x = Tower(4), torch.randn(16, 64, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        out = model(x)
+        wide = out.repeat(1, 1, 24) if step >= 6 else out
+        loss = F.mse_loss(out, x.roll(1, 0)) + torch.tanh(wide).square().mean()
+        loss.backward()
+        record.gradients(step, model)
+        optimizer.step()
+    record.weights(model)
+
+
 def once(steps, record):
     """One backward, and nothing after it."""
     model, x = Tower(4), torch.randn(4, 64, WIDTH)
@@ -398,7 +413,8 @@ def switching(steps, record):
 LOOPS = {f.__name__: f for f in (
     accumulation, gan, by_hand, evaluation, sharing, raising, failing,
     looking, retained, lazy, seldom, telling, named, unfreezing,
-    switching, staged, once, forward_only)}
+    switching, staged, once,
+    forward_only, outgrowing)}
 
 
 if __name__ == "__main__":

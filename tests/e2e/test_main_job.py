@@ -107,6 +107,14 @@ def test_a_model_whose_part_was_called_alone_at_first_is_planned_as_a_whole():
     assert done.report["peak_bytes"]["last"] == done.report["floor_bytes"]
 
 
+def test_a_job_that_takes_more_from_some_step_on_is_recorded_again():
+    done = under("outgrowing", "min", "loops.py", 12)
+    assert_same(plain("outgrowing", "loops.py", 12), done)
+    peaks = done.report["peak_bytes"]
+    assert peaks["last"] == pytest.approx(peaks["predicted"], rel=0.001)
+    assert done.report["floor_bytes"] == done.peak
+
+
 @pytest.mark.parametrize("budget", ["max", "min"])
 def test_a_single_backward_without_a_step_is_an_iteration(budget):
     done = under("once", budget, "loops.py", 1)
