@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from torch import nn
 
@@ -39,7 +39,7 @@ def name_of(module: nn.Module) -> str:
     return ".".join(keys)
 
 
-def _place_of(module: nn.Module) -> "_Place | None":
+def _place_of(module: nn.Module) -> Optional[_Place]:
     place = _places.get(id(module))
     return place if place is not None and place.module() is module else None
 

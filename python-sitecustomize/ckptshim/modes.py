@@ -170,7 +170,8 @@ def _session() -> torch.Tensor:
     is alive no other one lies there. Gradients must be on.
     """
     if not _weight:
-        _weight.append(torch.ones(1, 1, requires_grad=True))
+        _weight.append(torch.ones(1, 1, dtype=torch.float32, device="cpu",
+                                  requires_grad=True))
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(True)
     torch.autocast_increment_nesting()          # or the end of ours would empty it

@@ -104,7 +104,7 @@ class Scope:
         self._moves = now
         if now != then:
             self.changing |= {name for name, version in now.items()
-                               if then.get(name, version) != version}
+                              if then.get(name, version) != version}
 
     def buffers(self, tree: Tree) -> list[torch.Tensor]:
         """The buffers of a snapshot whose contents are to be remembered."""

@@ -117,12 +117,15 @@ class Bindings(Place):
 class Code(Place):
     """Functions that names of modules and classes stand for."""
 
-    __slots__ = ("_owners", "_rows", "_then")
+    __slots__ = ("_names", "_rows", "_then")
 
-    def __init__(self, names: dict[int, tuple[Any, list[str]]]) -> None:
-        self._owners = [*names.values()]
-        self._rows = [(_dict_of(owner), operator.itemgetter(*found, found[0]))
-                      for owner, found in self._owners]
+    def __init__(self, owners: dict[int, tuple[Any, list[str]]]) -> None:
+        self._rows = []
+        self._names: list[tuple[Any, str]] = []
+        for owner, found in owners.values():
+            names = *found, found[0]                # two at least: a tuple
+            self._rows.append((_dict_of(owner), operator.itemgetter(*names)))
+            self._names += [(owner, name) for name in names]
         self._then = self.present()
 
     @classmethod
@@ -135,22 +138,17 @@ class Code(Place):
 
     def is_other(self, past: Any) -> bool:
         """Whether they stood for others when this was made."""
-        return bool(past != self._then)
+        return not all(map(operator.is_, past, self._then))
 
     def present(self) -> Any:
         try:
-            return [get(own) for own, get in self._rows]
+            return [value for own, get in self._rows for value in get(own)]
         except KeyError:
-            return [tuple(_dict_of(owner).get(name, _ABSENT)
-                          for name in (*names, names[0]))
-                    for owner, names in self._owners]
+            return [_dict_of(owner).get(name, _ABSENT) for owner, name in self._names]
 
     def put(self, wanted: Any, now: Any) -> None:
-        if wanted == now:
-            return
-        for (owner, names), then, found in zip(self._owners, wanted, now):
-            for name, value in _to_write(names, then, found):
-                _bind(owner, name, value)
+        for (owner, name), value in _to_write(self._names, wanted, now):
+            _bind(owner, name, value)
 
 
 def _dict_of(owner: Any) -> Any:
@@ -158,12 +156,15 @@ def _dict_of(owner: Any) -> Any:
 
 
 def _bind(owner: Any, name: str, value: Any) -> None:
-    if value is _ABSENT:
-        delattr(owner, name) if isinstance(owner, type) else owner.pop(name, None)
-    elif isinstance(owner, type):
+    if not isinstance(owner, type):
+        if value is _ABSENT:
+            owner.pop(name, None)
+        else:
+            owner[name] = value
+    elif value is not _ABSENT:
         setattr(owner, name, value)
-    else:
-        owner[name] = value
+    elif name in owner.__dict__:
+        delattr(owner, name)
 
 
 class Cells(Place):
