@@ -117,7 +117,7 @@ class Present:
     """What ``Note.leave`` puts back."""
 
     __slots__ = ("tree", "inside", "contents", "versions", "streams", "modes",
-                 "orders", "outside", "generators", "arguments", "moved")
+                 "orders", "outside", "moved")
 
     def __init__(self, tree: Tree, inside: Any, held: contents.Held,
                  past: modes.Modes) -> None:
@@ -128,9 +128,7 @@ class Present:
         self.streams = streams.take()
         self.modes = modes.enter(past)
         self.orders: list[tuple[dict[str, Any], tuple[str, ...]]] = []
-        self.outside: Optional[outside.State] = None
-        self.generators: Optional[outside.State] = None
-        self.arguments: Optional[outside.State] = None
+        self.outside: list[Optional[outside.State]] = []
         self.moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
@@ -274,10 +272,10 @@ class Note:
             if then.memory is not None:
                 present.moved = then.memory.enter()
             contents.put_all(self._contents)
-            present.outside = self._scope.outside.enter(self._outside)
-            present.generators = outside.NOTHING.enter(self._generators)
+            present.outside.append(self._scope.outside.enter(self._outside))
+            present.outside.append(outside.NOTHING.enter(self._generators))
             if self._kept:
-                present.arguments = outside.of_objects(self._kept).enter(None)
+                present.outside.append(outside.of_objects(self._kept).enter(None))
             streams.put(self._streams, present.streams)
         except BaseException:
             self.leave(present)
@@ -303,9 +301,8 @@ class Note:
                 try:
                     streams.put(present.streams, streams.take())
                 finally:
-                    outside.leave(present.outside)
-                    outside.leave(present.generators)
-                    outside.leave(present.arguments)
+                    for state in present.outside:
+                        outside.leave(state)
                     _put_back(present)
 
     def changed_versions(self) -> list[str]:
