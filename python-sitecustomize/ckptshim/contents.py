@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from .tensors import PLAIN
+
 _C: Any = torch._C
 _autograd: Any = _C._autograd
 _at = ctypes.string_at
@@ -18,13 +20,12 @@ _at = ctypes.string_at
 # Tensors, each with what ``take`` made of it.
 Held = list[tuple[torch.Tensor, Any]]
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 SMALL = 1 << 12     # bytes that are remembered whether or not they ever change
 
 
 def take(tensor: torch.Tensor) -> Any:
     """Bytes of a plain dense CPU tensor, a clone of any other."""
-    if tensor.is_cpu and type(tensor) in _PLAIN and _is_dense(tensor):
+    if tensor.is_cpu and type(tensor) in PLAIN and _is_dense(tensor):
         return _at(tensor.data_ptr(), tensor.nbytes)
     with torch.no_grad(), _C.DisableTorchFunction():
         return tensor.detach().clone()
@@ -36,7 +37,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 def is_small(tensor: torch.Tensor, most: int = SMALL) -> bool:
     """Whether it is a plain one on the CPU and has at most so many bytes."""
-    return (tensor.is_cpu and type(tensor) in _PLAIN and _is_dense(tensor)
+    return (tensor.is_cpu and type(tensor) in PLAIN and _is_dense(tensor)
             and tensor.nbytes <= most)
 
 

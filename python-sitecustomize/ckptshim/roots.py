@@ -90,8 +90,8 @@ class Roots:
         """Learn once more if another module calls what was called from outside of all
         of them so far.
         """
-        caller = _caller(root)
-        if caller is not None and self._renewals and not self._known(caller):
+        caller = _caller(root) if self._renewals else None
+        if caller is not None and not self._known(caller):
             self._renewals -= 1
             self._learn()
 

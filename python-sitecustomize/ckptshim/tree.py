@@ -151,8 +151,8 @@ class Plan:
         self.functions: list[int] = []      # the places of those among the values
 
     def _add(self, kind: str, name: str, tensor: Optional[torch.Tensor]) -> None:
-        small = (tensor is not None and not tensor.requires_grad
-                 and contents.is_small(tensor))
+        small = (tensor is not None and contents.is_small(tensor)
+                 and (kind == "buffer" or not tensor.requires_grad))
         if small:
             self.small.add(name)
         if small or kind == "buffer":

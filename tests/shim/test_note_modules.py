@@ -251,6 +251,20 @@ def test_a_small_buffer_that_the_job_changes_is_seen_as_it_was(block):
     assert block.tokens == 8 and block.tokens._version == version
 
 
+def test_a_small_buffer_that_asks_for_a_gradient_is_one_all_the_same(block):
+    block.register_buffer("learned", torch.zeros(3, requires_grad=True))
+    scope = Scope(block)
+    Note.take(scope, block, (), {})
+    scope.learn(set(), outside.NOTHING)
+    note = Note.take(scope, block, (), {})
+    with torch.no_grad():
+        block.learned += 1
+    present = note.enter()
+    assert block.learned[0] == 0
+    note.leave(present)
+    assert block.learned[0] == 1
+
+
 def test_a_small_parameter_that_is_not_trained_is_seen_as_it_was(block):
     block.gain = nn.Parameter(torch.tensor(2.0), requires_grad=False)
     scope = Scope(block)
